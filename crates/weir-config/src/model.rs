@@ -5,6 +5,7 @@
 mod access;
 mod address;
 pub mod admin;
+mod agent_check;
 pub mod check;
 mod config;
 pub mod credits;
@@ -41,6 +42,7 @@ pub use weir_balance::AdminState;
 pub use access::{AccessRule, Verdict};
 pub use address::{EndpointAddress, ListenAddress, is_abstract};
 pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
+pub use agent_check::AgentCheck;
 pub use check::{
     Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, ProbeConnect, ProbeHeader,
     ProbeStep, ProbeVersion, ReplyExpectation, Statuses, TcpProbe,

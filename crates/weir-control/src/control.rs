@@ -7,6 +7,7 @@
 //!   └───────┴─────────┴───────────────┴──▶ rejected: nothing has changed
 //! ```
 
+pub(crate) mod agents;
 pub(crate) mod changed;
 mod diff;
 pub(crate) mod event;

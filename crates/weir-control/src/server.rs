@@ -21,6 +21,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use weir_config::Config;
 use weir_config::model::Severity;
@@ -28,6 +29,7 @@ use weir_proxy::process::Process;
 use weir_proxy::sandbox;
 use weir_proxy::start::{DataPlane, Running, start};
 
+use crate::control::agents;
 use crate::control::{Beside, ConfigSource, Control, Parts};
 use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
@@ -40,6 +42,7 @@ use crate::control::event::Event;
 use crate::control::operations::Operations;
 use crate::control::own_files::{OwnFiles, UntilTheEnd};
 use crate::files::switches;
+use crate::health::agent_check::AgentTarget;
 use crate::health::health_log::HealthLog;
 use crate::health::passive_notices;
 use crate::health::probe::Probes;
@@ -126,7 +129,7 @@ impl Server {
         let agents = Agents::start(agent_sockets, &credits, &process, runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
         inherited_state.note(&process, &health, runtime.handle());
-        let mut probes = Probes::default();
+        let (mut probes, agents_asked) = Probes::new();
         probes.follow(&live, &process, &health, runtime.handle());
         let (known, log) = (process.clone(), health.clone());
         runtime.spawn(passive_notices::listen(notices, known, log, program_log::say));
@@ -150,7 +153,7 @@ impl Server {
         let operations = Arc::new(Operations::new(control.clone(), tell));
         operations.note_start(&listening, compiled.warnings);
         let admin = Some(AdminInterface::start(admin, operations.clone(), openings)?);
-        runtime.spawn(keep_credits(credits, operations.clone()));
+        follow_machines(&runtime, &operations, credits, agents_asked);
         runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
@@ -429,6 +432,17 @@ async fn watch_workers(control: Arc<Control>, plane: Arc<DataPlane>) {
 
 fn requests_running(running: &Running) -> usize {
     running.process().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
+}
+
+/// Follows what other programs say of the load: the machine's credits, and agents of endpoints.
+fn follow_machines(
+    runtime: &Runtime,
+    operations: &Arc<Operations>,
+    credits: Arc<Credits>,
+    agents: watch::Receiver<Vec<AgentTarget>>,
+) {
+    runtime.spawn(agents::follow(agents, operations.clone(), program_log::say));
+    runtime.spawn(keep_credits(credits, operations.clone()));
 }
 
 /// Keeps the books of processor credits, whose messages are events.

@@ -18,6 +18,8 @@ mod bounds;
 mod client_certificates;
 #[path = "haproxy/meaning.rs"]
 mod meaning;
+#[path = "haproxy/servers.rs"]
+mod servers;
 #[path = "haproxy/statistics.rs"]
 mod statistics;
 
@@ -290,7 +292,6 @@ fn what_is_not_converted_is_refused_by_name() {
     check("http-request auth", "", "http-request auth", "passwords");
     check("bind 127.0.0.1:3 ssl", "", "bind 127.0.0.1:3", "certificate");
     check("", "server t 127.0.0.1:3 send-proxy", "server t", "PROXY protocol to all servers");
-    check("", "server t 127.0.0.1:3 agent-check", "server t", "agents");
     check("", "server t 127.0.0.1:3 frob 1", "server t", "not known");
     check("", "balance rdp-cookie", "balance", "no conversion");
     let cookie = |words: &str| format!("cookie A {words}\n server t 127.0.0.1:3 cookie t");

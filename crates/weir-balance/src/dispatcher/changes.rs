@@ -19,6 +19,19 @@ impl Balancer {
         self.change(index, now_us, |state| state.set_health(health));
     }
 
+    /// Records the verdict of an endpoint's agent, which holds beside that of the probes.
+    pub fn set_agent_health(&self, index: usize, health: Health, now_us: u64) {
+        self.change(index, now_us, |state| state.set_agent_health(health));
+    }
+
+    /// Records whether an endpoint answers its probes so that it takes only exchanges that are bound
+    /// to it. Returns true if that has changed.
+    pub fn set_probe_draining(&self, index: usize, is_probe_draining: bool, now_us: u64) -> bool {
+        let before = self.endpoint(index).is_some_and(EndpointState::is_probe_draining);
+        self.change(index, now_us, |state| state.set_probe_draining(is_probe_draining));
+        before != is_probe_draining
+    }
+
     /// Sets the operator's admin state of an endpoint.
     pub fn set_admin_state(&self, index: usize, state: AdminState, now_us: u64) {
         self.change(index, now_us, |endpoint| endpoint.set_admin_state(state));

@@ -337,3 +337,41 @@ fn the_looks_of_a_step_of_a_limit_do_not_grow_with_the_queue() {
     };
     assert_eq!(looks_of_step(5_000), looks_of_step(10));
 }
+
+#[test]
+fn the_verdict_of_an_agent_holds_beside_that_of_the_probes() {
+    let pool = pool(PolicyKind::RoundRobin, None, false, 2);
+    let picks_first = || {
+        let tried = Tried::new();
+        let picks = |_| match pool.arrive(&Request::new(1, 1, &tried)) {
+            Arrival::Dispatched(slot) => slot.index() == 0,
+            _ => panic!("one is always usable"),
+        };
+        (0..4).any(picks)
+    };
+    let health = || pool.endpoint(0).unwrap().health();
+    pool.set_agent_health(0, Health::Unhealthy, 1);
+    assert_eq!((picks_first(), health()), (false, Health::Unhealthy));
+    pool.set_health(0, Health::Unhealthy, 1);
+    pool.set_agent_health(0, Health::Healthy, 1);
+    assert_eq!((picks_first(), health()), (false, Health::Unhealthy));
+    pool.set_health(0, Health::Healthy, 1);
+    assert_eq!((picks_first(), health()), (true, Health::Healthy));
+}
+
+#[test]
+fn an_endpoint_that_drains_for_its_probes_takes_only_what_is_bound_to_it() {
+    let pool = pool(PolicyKind::RoundRobin, None, false, 2);
+    assert!(pool.set_probe_draining(0, true, 1) && !pool.set_probe_draining(0, true, 1));
+    let tried = Tried::new();
+    let picked = |bound: Option<usize>| {
+        let request = Request { bound, ..Request::new(1, 1, &tried) };
+        let Arrival::Dispatched(slot) = pool.arrive(&request) else { panic!("none is usable") };
+        slot.index()
+    };
+    assert_eq!([picked(None), picked(None), picked(None)], [1, 1, 1]);
+    assert_eq!(picked(Some(0)), 0);
+    assert_eq!(pool.endpoint(0).unwrap().admin_state(), AdminState::Ready);
+    assert!(pool.set_probe_draining(0, false, 1));
+    assert!([picked(None), picked(None)].contains(&0));
+}

@@ -30,6 +30,11 @@ const ON_PROBATION: u32 = 128;
 /// was already in use. Only then is its return a reason for a slow start.
 const WAS_IN_USE: u32 = 256;
 
+/// Flag: the endpoint's agent says that it is down.
+const AGENT_DOWN: u32 = 512;
+/// Flag: the endpoint answers its probes so that it takes only exchanges that are bound to it.
+const PROBE_DRAINING: u32 = 1024;
+
 /// The value of the limit that means no limit.
 const NO_LIMIT: u32 = u32::MAX;
 
@@ -211,9 +216,25 @@ impl EndpointState {
         if self.has(UNRESOLVED) { Availability::Unavailable } else { Availability::Available }
     }
 
-    /// The verdict of the endpoint's probes.
+    /// The verdict of the endpoint's probes and of its agent together.
     pub fn health(&self) -> Health {
+        if self.has(UNHEALTHY | AGENT_DOWN) { Health::Unhealthy } else { Health::Healthy }
+    }
+
+    /// The verdict of the endpoint's probes.
+    pub fn probed_health(&self) -> Health {
         if self.has(UNHEALTHY) { Health::Unhealthy } else { Health::Healthy }
+    }
+
+    /// The verdict of the endpoint's agent.
+    pub fn agent_health(&self) -> Health {
+        if self.has(AGENT_DOWN) { Health::Unhealthy } else { Health::Healthy }
+    }
+
+    /// Returns true if the endpoint answers its probes so that it takes only exchanges that are
+    /// bound to it.
+    pub fn is_probe_draining(&self) -> bool {
+        self.has(PROBE_DRAINING)
     }
 
     /// The operator's admin state.
@@ -251,7 +272,8 @@ impl EndpointState {
 
     /// Returns true if the endpoint is resolved and healthy, and the operator lets it take exchanges.
     pub(crate) fn is_ready(&self) -> bool {
-        let excluded = UNRESOLVED | UNHEALTHY | DRAINING | MAINTENANCE;
+        let excluded =
+            UNRESOLVED | UNHEALTHY | AGENT_DOWN | PROBE_DRAINING | DRAINING | MAINTENANCE;
         self.flags.load(Ordering::Relaxed) & excluded == 0
     }
 
@@ -262,12 +284,13 @@ impl EndpointState {
     /// Returns true if any exchange may be sent to the endpoint, limits aside. With `panic`, the
     /// verdict of the probes is ignored.
     pub(crate) fn is_usable(&self, now_us: u64, panic: bool) -> bool {
-        self.is_clear_of(UNRESOLVED | DRAINING | MAINTENANCE, now_us, panic)
+        let flags = UNRESOLVED | AGENT_DOWN | PROBE_DRAINING | DRAINING | MAINTENANCE;
+        self.is_clear_of(flags, now_us, panic)
     }
 
     /// Returns true if an exchange that is bound to the endpoint may be sent to it, limits aside.
     pub(crate) fn is_usable_if_bound(&self, now_us: u64, panic: bool) -> bool {
-        self.is_clear_of(UNRESOLVED | MAINTENANCE, now_us, panic)
+        self.is_clear_of(UNRESOLVED | AGENT_DOWN | MAINTENANCE, now_us, panic)
     }
 
     fn is_clear_of(&self, flags: u32, now_us: u64, panic: bool) -> bool {
@@ -283,6 +306,16 @@ impl EndpointState {
     /// Returns true if the health changed.
     pub(crate) fn set_health(&self, health: Health) -> bool {
         self.set(UNHEALTHY, if health == Health::Healthy { 0 } else { UNHEALTHY })
+    }
+
+    /// Returns true if the verdict of the agent changed.
+    pub(crate) fn set_agent_health(&self, health: Health) -> bool {
+        self.set(AGENT_DOWN, if health == Health::Healthy { 0 } else { AGENT_DOWN })
+    }
+
+    /// Returns true if it changed that the endpoint drains for its probes.
+    pub(crate) fn set_probe_draining(&self, is_probe_draining: bool) -> bool {
+        self.set(PROBE_DRAINING, if is_probe_draining { PROBE_DRAINING } else { 0 })
     }
 
     /// Returns true if the admin state changed.

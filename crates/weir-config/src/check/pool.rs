@@ -48,6 +48,7 @@ impl<'a> Checker<'a> {
         }
         self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
+        self.agents_fit(&lines, &pool);
         self.queue_fits(&lines, &pool);
         self.limits_fit(&lines, &pool);
         self.retry_fits(&lines, &pool);
@@ -70,6 +71,7 @@ impl<'a> Checker<'a> {
             }
             ("keepalive", off) => self.keepalive(line, off, &mut pool.keepalive),
             ("check", Some(kind)) => pool.check = self.check(line, kind),
+            ("agent_check", _) => pool.agent_check = Some(self.agent_check(line)),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
             ("stall", off) => self.stall(line, off, &mut pool.stall),
             ("queue", off) => pool.queue = self.queue(line, off),
@@ -143,6 +145,7 @@ impl<'a> Checker<'a> {
             }
         }
         let check = self.setting(line, "check", values::endpoint_check).unwrap_or_default();
+        let agent = self.setting(line, "agent", values::endpoint_check).unwrap_or_default();
         let passive = EndpointPassive {
             errors: self.setting(line, "errors", errors_or_off),
             window: self.setting(line, "window", values::wait),
@@ -161,6 +164,7 @@ impl<'a> Checker<'a> {
                 backup: line.flag("backup"),
                 order,
                 check,
+                agent,
                 passive,
                 cookie,
             });

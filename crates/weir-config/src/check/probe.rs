@@ -6,16 +6,18 @@ use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
+use crate::model::validate::agents;
 use crate::model::validate::probe::{self, MOST_RESULTS};
 use crate::model::{
-    Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, ProbeConnect, ProbeHeader,
-    ProbeStep, ProbeVersion, ReplyExpectation, TcpProbe, values,
+    AgentCheck, Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, ProbeConnect,
+    ProbeHeader, ProbeStep, ProbeVersion, ReplyExpectation, TcpProbe, values,
 };
 use crate::pattern::{REPLY_BYTES, TextPattern};
 use crate::units::percent;
 
 /// Options that only these kinds of checks have.
-const OWN_OPTIONS: [(&str, &[&str]); 10] = [
+const OWN_OPTIONS: [(&str, &[&str]); 11] = [
+    ("drain_on", &["http"]),
     ("expect", &["http", "tcp"]),
     ("host", &["http"]),
     ("header", &["http"]),
@@ -63,6 +65,10 @@ impl<'a> Checker<'a> {
         self.set(line, "spread", &mut check.spread_percent, percent::parse);
         self.set(line, "panic", &mut check.panic_percent, panic_percent);
         check.port = self.setting(line, "port", port);
+        // Of other kinds it is reported as an option of another one.
+        if matches!(check.probe, Probe::Http(_)) {
+            check.drain_on = self.setting(line, "drain_on", str::parse);
+        }
         Some(check)
     }
 
@@ -229,6 +235,35 @@ impl<'a> Checker<'a> {
             let message = "this check probes no server: all of them have `check=off`";
             self.report(Diagnostic::warning(line.span(), message));
         }
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// Reads `agent_check`.
+    pub(super) fn agent_check(&mut self, line: &Arguments<'a>) -> AgentCheck {
+        let mut check =
+            AgentCheck { port: self.setting(line, "port", port), ..AgentCheck::default() };
+        self.set(line, "interval", &mut check.interval, values::wait);
+        check.timeout = check.timeout.min(check.interval);
+        self.set(line, "timeout", &mut check.timeout, values::wait);
+        check.send = line.option("send").map(|value| value.text().to_owned());
+        check
+    }
+
+    /// Reports agents that have no address, and addresses of agents that nothing asks.
+    pub(super) fn agents_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
+        let Some(line) = lines.iter().find(|line| line.name() == "agent_check") else {
+            let servers = lines.iter().filter(|line| line.name() == "server");
+            for value in servers.filter_map(|line| line.option("agent")) {
+                let message = "`agent=` has no effect: the pool has no `agent_check`";
+                self.report(Diagnostic::error(value.word.span, message));
+            }
+            return;
+        };
+        let objection = pool.agent_check.as_ref().and_then(|check| agents::objection(check, pool));
+        let Some((field, message)) = objection else { return };
+        let place = line.option(field).map_or_else(|| line.span(), |value| value.word.span);
+        self.report(Diagnostic::error(place, message));
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(BALANCE)
         .default("round_robin")
         .example("balance least_conn;"),
-    directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80`, `unix:/path` or `srv:SERVICE`. A name stands for one server per address, each with these options; they follow the DNS answers (see `resolver`) and are called `name:80`, `name:80~2` and so on. `srv:_http._tcp.example.com` resolves the servers of a service from SRV records, which contain ports, weights and priorities; the lowest priority is the first tier.")
+    directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80`, `unix:/path`, `unix:@name` (a Unix socket without a file) or `srv:SERVICE`. A name stands for one server per address, each with these options; they follow the DNS answers (see `resolver`) and are called `name:80`, `name:80~2` and so on. `srv:_http._tcp.example.com` resolves the servers of a service from SRV records, which contain ports, weights and priorities; the lowest priority is the first tier.")
         .options(SERVER)
         .many()
         .example("server 10.0.0.12:8000 name=app2 max_conn=1 weight=2;"),
@@ -71,6 +71,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         ])
         .many()
         .example("request GET /ready expect=204;"),
+    directive("agent_check", POOL, "", "Asks a program beside each server how the server is, as HAProxy's `agent-check` does: Weir connects, sends the text of `send=` if there is one, and reads one line of at most 1024 bytes. Its words, separated by blanks or commas: `up` and `down`, `fail` or `stopped` (with a description after `#`) are a verdict beside that of `check`, and both have to be good; `ready`, `drain` and `maint` are orders; `50%` is the weight in percent of the one in the file, rounded down (with 0 the server drains), so that weights like `weight=100` leave room for it; `maxconn:30` is `max_conn=`. Orders, weights and limits are changes at run time as an operator makes them, and hold until the agent or an operator changes them. What the agent does not say stays; an agent that does not answer, or says something else, changes nothing.")
+        .words(0, 0)
+        .options(AGENT_CHECK)
+        .example("agent_check port=9707 interval=5s;"),
     directive("passive", POOL, "[off]", "Passive health checks: a server is ejected after failures in traffic. When the ejection ends, the first exchange decides: another failure ejects the server again.")
         .words(0, 1)
         .options(PASSIVE)
@@ -200,6 +204,12 @@ const SERVER: &[OptionSpec] = &[
         "The address to probe instead of the server's own (an IP address and port, or `unix:/path`), or `off` for no probes.",
     ),
     option(
+        "agent",
+        "ADDRESS | off",
+        "",
+        "The address of this server's agent (an IP address and port, or `unix:/path`) instead of the port of `agent_check`, or `off` for none.",
+    ),
+    option(
         "errors",
         "NUMBER | off",
         "",
@@ -212,6 +222,18 @@ const SERVER: &[OptionSpec] = &[
         "",
         "The time for which this server stays ejected, instead of the pool's.",
     ),
+];
+
+const AGENT_CHECK: &[OptionSpec] = &[
+    option("port", "PORT", "", "The port of the agents, at the addresses of the servers."),
+    option("interval", "TIME", "2s", "The time from one question to the next."),
+    option(
+        "timeout",
+        "TIME",
+        "1s",
+        "The time limit of one question; by default the interval if that is shorter.",
+    ),
+    option("send", "TEXT", "", "A text that is sent first, such as `\"app1\\n\"`."),
 ];
 
 const CHECK_OPTIONS: &[OptionSpec] = &[
@@ -254,6 +276,12 @@ const CHECK_OPTIONS: &[OptionSpec] = &[
         "If fewer than this share of the servers and no backup are up, probe results are ignored, because the probes are then probably wrong.",
     ),
     option("port", "PORT", "", "The port to probe; by default the server's own."),
+    option(
+        "drain_on",
+        "STATUS,…",
+        "",
+        "`http`: while a server that is up answers its probe with one of these statuses instead of an expected one, it drains: it gets only requests that a sticky cookie binds to it. HAProxy calls this `http-check disable-on-404`.",
+    ),
     option(
         "expect",
         "STATUS,… | TEXT",

@@ -46,6 +46,10 @@ pub struct Check {
     pub panic_percent: u8,
     /// The port to probe; `None` for the endpoint's own.
     pub port: Option<u16>,
+    /// The statuses for which an endpoint that is up drains instead of failing its probe; `None`
+    /// for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_on: Option<Statuses>,
 }
 
 /// The kind of probe.
@@ -249,6 +253,13 @@ pub enum EndpointCheck {
     At(EndpointAddress),
     /// Not probed: the endpoint counts as up.
     Off,
+}
+
+impl EndpointCheck {
+    /// Returns true for the usual, which needs no word.
+    pub(super) fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
 }
 
 /// Statuses of final responses, as `200-399` or `200,204,301-303`.

@@ -179,6 +179,7 @@ impl Default for Check {
             spread_percent: 10,
             panic_percent: 0,
             port: None,
+            drain_on: None,
         }
     }
 }
@@ -303,6 +304,7 @@ impl Pool {
             endpoints,
             keepalive: Keepalive::default(),
             check: None,
+            agent_check: None,
             passive: Passive::default(),
             stall: StallDetection::default(),
             queue: Self::usual_queue(),
@@ -337,6 +339,7 @@ impl Endpoint {
             backup: false,
             order: AdminState::Ready,
             check: EndpointCheck::Own,
+            agent: EndpointCheck::Own,
             passive: EndpointPassive::default(),
             cookie: None,
         }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use weir_balance::{AdminState, EjectionRule, Fault};
 
 use super::{
-    Check, EndpointAddress, EndpointCheck, Policy, Queue, Retry, Sticky, TcpKeepalive, TlsClient,
+    AgentCheck, Check, EndpointAddress, EndpointCheck, Policy, Queue, Retry, Sticky, TcpKeepalive,
+    TlsClient,
 };
 use crate::defaults;
 use crate::units::{duration, percent, size};
@@ -30,6 +31,9 @@ pub struct Pool {
     /// The active health check; `None` for none.
     #[serde(default)]
     pub check: Option<Check>,
+    /// The questions to the agents of the endpoints; `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_check: Option<AgentCheck>,
     /// The ejection of endpoints for failures seen in traffic.
     #[serde(default)]
     pub passive: Passive,
@@ -207,6 +211,9 @@ pub struct Endpoint {
     /// The endpoint's probing.
     #[serde(default)]
     pub check: EndpointCheck,
+    /// The endpoint's agent, if the pool asks agents.
+    #[serde(default, skip_serializing_if = "EndpointCheck::is_own")]
+    pub agent: EndpointCheck,
     /// The endpoint's own rule for ejections.
     #[serde(default)]
     pub passive: EndpointPassive,

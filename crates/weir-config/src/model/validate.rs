@@ -2,6 +2,7 @@
 //! native syntax also has checks with messages of its own. Problems name the JSON path of the
 //! value.
 
+pub(crate) mod agents;
 mod objection;
 pub(crate) mod probe;
 pub(crate) mod sticky;
@@ -335,6 +336,11 @@ impl<'a> Validator<'a> {
         for objection in pool.check.iter().flat_map(|check| probe::objections(check, pool)) {
             self.problem(format!("{path}.check{}", objection.path), objection.message);
         }
+        if let Some((field, message)) =
+            pool.agent_check.as_ref().and_then(|check| agents::objection(check, pool))
+        {
+            self.problem(format!("{path}.agent_check.{field}"), message);
+        }
         let passive = &pool.passive;
         self.waits(
             &format!("{path}.passive"),
@@ -460,9 +466,11 @@ impl<'a> Validator<'a> {
         let passive = &endpoint.passive;
         let waits = [("window", passive.window), ("eject", passive.eject)];
         self.optional_waits(&format!("{path}.passive"), &waits);
-        if let EndpointCheck::At(address) = &endpoint.check {
-            self.address(&format!("{path}.check.at"), address);
-            self.held(format!("{path}.check.at"), values::probed_address(address));
+        for (field, check) in [("check", &endpoint.check), ("agent", &endpoint.agent)] {
+            if let EndpointCheck::At(address) = check {
+                self.address(&format!("{path}.{field}.at"), address);
+                self.held(format!("{path}.{field}.at"), values::probed_address(address));
+            }
         }
     }
 

@@ -38,6 +38,13 @@ impl Served {
         live.next().or_else(configured)
     }
 
+    /// A server as the file has it; addresses of a name are that of the name.
+    pub(crate) fn in_file(&self, pool: &str, name: &str) -> Option<&model::Endpoint> {
+        let of = self.addressed(pool, name);
+        let name = of.as_ref().map_or(name, |of| of.endpoint.as_str());
+        pool_of(&self.file, pool)?.endpoints.iter().find(|own| own.name == *name)
+    }
+
     /// The address that `name` stands for, if it names one of the addresses of a DNS name.
     pub fn addressed(&self, pool: &str, name: &str) -> Option<Addressed> {
         Addressed::named(name, pool_of(&self.config, pool)?, pool_of(&self.live, pool)?)

@@ -236,6 +236,7 @@ impl HealthLog {
             state.availability() == Availability::Available
                 && state.health() == Health::Healthy
                 && state.admin_state() == AdminState::Ready
+                && !state.is_probe_draining()
                 && !state.is_ejected(now_us)
                 && !state.is_stalled()
         });
@@ -314,6 +315,18 @@ impl HealthLog {
             );
             (self.say)(Severity::Error, &sentence);
         }
+    }
+
+    /// Tells that an endpoint drains because of the status that answers its probes, or no longer.
+    pub(crate) fn drains(&self, of: &EndpointName, status: Option<u16>) {
+        let EndpointName { pool, endpoint } = of;
+        let sentence = match status {
+            Some(status) => format!(
+                "health: {pool}/{endpoint} drains: its probe is answered with status {status}"
+            ),
+            None => format!("health: {pool}/{endpoint} no longer drains for its probes"),
+        };
+        (self.say)(Severity::Notice, &sentence);
     }
 
     /// The latest probe of an endpoint.

@@ -35,6 +35,9 @@ struct EndpointStanding {
     /// Set if its probes failed.
     #[serde(default)]
     down: bool,
+    /// Set if its agent says that it is down.
+    #[serde(default)]
+    agent_down: bool,
     /// The end of its ejection, on the machine's monotonic clock, µs.
     #[serde(default)]
     ejected_until_us: Option<u64>,
@@ -63,14 +66,16 @@ impl InheritedState {
                 let Some(state) = pool.balancer.endpoint(index) else { continue };
                 let until = process.instant(state.ejected_until());
                 let ejected = state.is_ejected(now_us).then(|| clock.microseconds(until));
-                let down = state.health() == Health::Unhealthy;
+                let down = state.probed_health() == Health::Unhealthy;
+                let agent_down = state.agent_health() == Health::Unhealthy;
                 let slow = pool.balancer.slow_for_us(index, now_us).filter(|_| ejected.is_none());
                 let slow = slow.map(|passed_us| clock.microseconds.saturating_sub(passed_us));
-                if down || ejected.is_some() || slow.is_some() {
+                if down || agent_down || ejected.is_some() || slow.is_some() {
                     endpoints.push(EndpointStanding {
                         pool: pool.name.to_string(),
                         endpoint: endpoint.name.to_string(),
                         down,
+                        agent_down,
                         ejected_until_us: ejected,
                         slow_since_us: slow,
                     });
@@ -100,6 +105,9 @@ impl InheritedState {
             let Some((pool, index)) = found else { continue };
             if standing.down {
                 pool.balancer.set_health(index, Health::Unhealthy, now_us);
+            }
+            if standing.agent_down {
+                pool.balancer.set_agent_health(index, Health::Unhealthy, now_us);
             }
             if let Some(until_us) = standing.ejected_until_us {
                 let until_us = process.balance_clock(clock.instant(until_us));

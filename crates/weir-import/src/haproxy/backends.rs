@@ -109,9 +109,14 @@ impl HaproxyConverter<'_> {
         }
         let limited = servers.limited;
         lines.extend(servers.lines);
-        let check = self.check(id, servers.check, span);
+        if servers.tracked.is_some_and(|tracked| tracked != id) {
+            // Its own lines about checks have no effect.
+            let _ = self.check(id, None, span);
+        }
+        let check = self.check(servers.tracked.unwrap_or(id), servers.check, span);
         lines.extend(servers.check_tls.filter(|_| check.as_ref().is_some_and(probes_with_tls)));
         lines.extend(check);
+        lines.extend(servers.agents);
         lines.push(
             servers
                 .passive

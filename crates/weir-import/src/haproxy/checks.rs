@@ -65,6 +65,7 @@ impl HaproxyConverter<'_> {
         }
         match (keyword, kind) {
             ("option httpchk", _) => {
+                details.is_http = true;
                 self.http_check(id, kind, &times, &mut details);
                 let CheckRequest { method, path, .. } = &details.request;
                 native = native.keyword("http").keyword(method).value(path);
@@ -171,6 +172,15 @@ impl HaproxyConverter<'_> {
         for (name, time) in [("fast", times.fast), ("down", times.down)] {
             if let Some(time) = time {
                 native = native.option(name, &values::time(time));
+            }
+        }
+        if let Some(line) = self.sections.last(id, "http-check disable-on-404") {
+            if details.is_http {
+                self.outcomes.honour(line);
+                native = native.option("drain_on", "404");
+            } else {
+                self.outcomes
+                    .ignore(line, "without `option httpchk` it has no effect, as in HAProxy");
             }
         }
         details.port = details.port.or(times.port.map(|port| port.to_string()));

@@ -29,6 +29,8 @@ pub(super) struct CheckDetails {
     pub(super) send: Option<String>,
     pub(super) port: Option<String>,
     pub(super) tls: bool,
+    /// Set if requests are sent.
+    pub(super) is_http: bool,
     /// The lines in the block.
     pub(super) steps: Vec<Directive>,
 }

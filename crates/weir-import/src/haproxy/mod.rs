@@ -5,6 +5,7 @@
 mod acl;
 mod actions;
 mod affinity;
+mod agents;
 mod backends;
 mod check_steps;
 mod checks;
@@ -38,6 +39,7 @@ mod servers;
 mod statistics;
 mod statistics_route;
 mod tcp;
+mod tracking;
 mod use_server;
 mod values;
 mod variable_tests;

@@ -3,6 +3,7 @@
 
 use weir_config::syntax::tree::Directive;
 
+use super::agents::{AgentOptions, ConvertedAgents};
 use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
 use super::process::TlsVersions;
@@ -34,6 +35,10 @@ pub(super) struct ConvertedServers {
     /// Set if a server has a `cookie`.
     pub(super) cookies: bool,
     pub(super) send_proxy: Option<Directive>,
+    /// The questions to agents.
+    pub(super) agents: Option<Directive>,
+    /// The backend whose check the servers have because they track its servers.
+    pub(super) tracked: Option<SectionId>,
 }
 
 /// The times of checks and the number of probes that change the state.
@@ -60,13 +65,15 @@ pub(super) struct ConnectionReuse {
 
 /// The options of one server, those of `default-server` first.
 #[derive(Clone, Debug)]
-struct ServerOptions {
+pub(super) struct ServerOptions {
     weight: u64,
     max_conn: u64,
     max_queue: u64,
     /// The time of a slow start, µs.
     slow_start: Option<u64>,
-    checked: bool,
+    pub(super) checked: bool,
+    /// The server that this one tracks.
+    pub(super) track: Option<String>,
     check: CheckTimes,
     address: Option<String>,
     cookie: Option<String>,
@@ -77,6 +84,7 @@ struct ServerOptions {
     ejects: bool,
     role: ServerRole,
     send_proxy: SendProxyOptions,
+    agent: AgentOptions,
 }
 
 /// The readiness of a server for requests.
@@ -131,6 +139,7 @@ impl ServerOptions {
             max_queue: 0,
             slow_start: None,
             checked: false,
+            track: None,
             check,
             address: None,
             cookie: None,
@@ -141,6 +150,7 @@ impl ServerOptions {
             ejects: false,
             role: ServerRole::default(),
             send_proxy: SendProxyOptions::default(),
+            agent: AgentOptions::default(),
         }
     }
 
@@ -166,6 +176,40 @@ impl ServerOptions {
         self.check.tls || self.tls.on && self.check.port.is_none() && self.address.is_none()
     }
 
+    /// Takes the check of another server, which is at this address.
+    ///
+    /// # Errors
+    /// The reason for which it cannot be probed so.
+    pub(super) fn follow(&mut self, tracked: &Self, address: &str) -> Result<(), String> {
+        if !tracked.checked {
+            return Err("the server that it tracks has no `check`".to_owned());
+        }
+        let at: std::net::SocketAddr = match (address.parse(), &tracked.address) {
+            (Ok(at), _) => at,
+            (Err(_), Some(own)) => format!("{own}:{}", tracked.check.port.unwrap_or(0))
+                .parse()
+                .map_err(|_| "the address that it tracks is not an IP address".to_owned())?,
+            (Err(_), None) => {
+                return Err("the server that it tracks has a name: track one with an IP address, or write `check`".to_owned());
+            }
+        };
+        let uses_tls = tracked.probes_use_tls();
+        if uses_tls && tracked.tls.without_names() != self.tls.without_names() {
+            return Err("the server that it tracks is probed with other settings of TLS: write `check` here".to_owned());
+        }
+        self.checked = true;
+        self.address = tracked.address.clone().or_else(|| {
+            let ip = at.ip();
+            Some(if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() })
+        });
+        self.check = CheckTimes {
+            port: tracked.check.port.or(Some(at.port())),
+            tls: uses_tls,
+            ..tracked.check.clone()
+        };
+        Ok(())
+    }
+
     /// Takes the option at a place; returns the number of words, or the reason for a refusal.
     fn take(&mut self, word: &str, value: &str) -> Result<Option<usize>, String> {
         let time = || values::microseconds(value).filter(|time| *time > 0);
@@ -187,6 +231,7 @@ impl ServerOptions {
             "fall" => self.check.fall = number().filter(|count| *count > 0).ok_or_else(missing)?,
             "port" => self.check.port = Some(value.parse().map_err(|_| missing())?),
             "addr" => self.address = Some(value.to_owned()),
+            "track" if !value.is_empty() => self.track = Some(value.to_owned()),
             "cookie" => {
                 values::cookie_value(value)?;
                 self.cookie = Some(value.to_owned());
@@ -209,6 +254,7 @@ impl ServerOptions {
                 self.ejects = matches!(value, "mark-down" | "sudden-death" | "fail-check");
             }
             _ if self.take_lone(word) => return Ok(Some(1)),
+            _ if self.agent.take(word, value)? => {}
             _ => return self.take_tls(word, value),
         }
         Ok(Some(2))
@@ -221,13 +267,14 @@ impl ServerOptions {
             "no-backup" => self.role.backup = false,
             "disabled" => self.role.down = true,
             "enabled" => self.role.down = false,
+            "agent-check" => self.agent.asked = true,
+            "no-agent-check" => self.agent.asked = false,
             "check" => self.checked = true,
             "no-check" => self.checked = false,
             "check-ssl" => self.check.tls = true,
             "no-check-ssl" => self.check.tls = false,
             "no-ssl" => self.tls.on = false,
             "no-verifyhost"
-            | "no-agent-check"
             | "no-send-proxy-v2-ssl-cn"
             | "no-tfo"
             | "no-check-send-proxy"
@@ -275,6 +322,14 @@ impl ServerOptions {
     }
 }
 
+/// What the lines of a pool's servers have in common.
+struct OfPool<'a> {
+    id: SectionId,
+    /// Set if one of them is probed.
+    checked: bool,
+    agents: &'a ConvertedAgents,
+}
+
 impl HaproxyConverter<'_> {
     /// Converts the servers of a section.
     pub(super) fn servers(&mut self, id: SectionId) -> ConvertedServers {
@@ -298,15 +353,32 @@ impl HaproxyConverter<'_> {
             all.push((options, line));
         }
         self.order_backups(id, &mut all);
+        servers.tracked = self.tracked(id, &mut all);
         let checked = all.iter().any(|(options, _)| options.checked);
+        let asked: Vec<(&AgentOptions, LineId)> =
+            all.iter().map(|(options, line)| (&options.agent, *line)).collect();
+        let agents = self.agents(id, &asked, self.sections.span(self.sections.get(id).head));
         all.retain(|(options, line)| {
-            let native = self.server(id, *line, options, checked);
+            let native = self.server(*line, options, &OfPool { id, checked, agents: &agents });
             let made = native.is_some();
             servers.lines.extend(native);
             made
         });
         self.of_the_pool(&mut servers, &all);
+        servers.agents = agents.line.filter(|_| !all.is_empty());
         servers
+    }
+
+    /// Returns the options of one server, those of `default-server` before it included.
+    pub(super) fn server_options(&mut self, id: SectionId, line: LineId) -> ServerOptions {
+        let mut options = ServerOptions::new(self.process.server_tls);
+        for default in self.sections.every_of(id, &["default-server"]) {
+            if default < line {
+                self.options(&mut options, default, 0);
+            }
+        }
+        self.options(&mut options, line, 2);
+        options
     }
 
     /// Gives backups their order: HAProxy uses the first that is available, unless it is told to
@@ -343,8 +415,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option that no field of a server holds; returns the number of its words.
     fn other_option(&mut self, line: LineId, word: &str) -> usize {
-        const LONE: [&str; 22] = [
-            "agent-check",
+        const LONE: [&str; 21] = [
             "allow-0rtt",
             "tfo",
             "no-ssl-reuse",
@@ -385,11 +456,11 @@ impl HaproxyConverter<'_> {
     /// Converts one server line.
     fn server(
         &mut self,
-        id: SectionId,
         line: LineId,
         options: &ServerOptions,
-        checked: bool,
+        of: &OfPool<'_>,
     ) -> Option<Directive> {
+        let OfPool { id, checked, agents } = *of;
         let sections = self.sections;
         let template = sections.keyword(line) == "server-template";
         let (name, address) =
@@ -446,7 +517,25 @@ impl HaproxyConverter<'_> {
             let port = port.as_deref().or(found.text.rsplit(':').next()).unwrap_or_default();
             native = native.option("check", &format!("{address}:{port}"));
         }
-        Some(native.end())
+        let agent = agents.of_server(&options.agent, &found.text);
+        Some(self.agent_of(native, agent, line).end())
+    }
+
+    /// Adds the address of a server's agent, if it has one of its own.
+    fn agent_of(
+        &mut self,
+        native: NativeLine,
+        address: Result<Option<String>, String>,
+        line: LineId,
+    ) -> NativeLine {
+        match address {
+            Ok(Some(address)) => native.option("agent", &address),
+            Ok(None) => native,
+            Err(reason) => {
+                self.outcomes.refuse(line, reason);
+                native
+            }
+        }
     }
 
     /// Notes the outcome of a `server-template`.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::support::client::Client;
-use crate::support::origin::Origin;
+use crate::support::origin::{Accepted, Origin};
 use crate::support::programs::{Certificate, Nginx, Refusing};
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
@@ -337,4 +337,97 @@ fn a_stopped_server_delays_only_the_requests_in_flight_there() {
     let line = told(&weir, "up -> stalled: ");
     assert!(line.contains(" requests are unanswered and there was no response for "), "{line}");
     told(&weir, "stalled -> up: it answers again");
+}
+
+/// An agent that says what its test wants.
+fn agent(words: &Arc<Mutex<String>>) -> Origin {
+    let words = words.clone();
+    Origin::start(move |connection| {
+        let said = words.lock().unwrap().clone();
+        connection.send(said);
+    })
+}
+
+#[test]
+fn an_agent_takes_a_server_out_and_in_and_changes_its_weight() {
+    let directory = Directory::new();
+    let servers = [Checked::new("one"), Checked::new("two")];
+    let words = Arc::new(Mutex::new("up\n".to_owned()));
+    let agent = agent(&words);
+    let config = format!(
+        "admin unix:{};
+         pool app {{ server {} name=one weight=100 agent={}; server {} name=two weight=100 agent=off; agent_check interval=20ms; }}
+         listen 127.0.0.1:0 -> app;",
+        directory.text("admin.sock"),
+        servers[0].origin.address,
+        agent.address,
+        servers[1].origin.address,
+    );
+    let weir = Weir::start(&directory, &config);
+    let says = |text: &str| *words.lock().unwrap() = format!("{text}\n");
+    let answers = |expected: &[&str]| {
+        eventually("the servers that answer", || (who_answers(&weir) == expected).then_some(()));
+    };
+    answers(&["one", "two"]);
+    says("down # the disk is full");
+    answers(&["two"]);
+    weir.process.says("its agent says `down`: the disk is full");
+    says("up");
+    answers(&["one", "two"]);
+    says("drain");
+    answers(&["two"]);
+    says("ready");
+    answers(&["one", "two"]);
+    says("ready 0%");
+    answers(&["two"]);
+    says("100%");
+    answers(&["one", "two"]);
+}
+
+#[test]
+fn bad_agents_change_nothing() {
+    let directory = Directory::new();
+    let servers = [Checked::new("one"), Checked::new("two"), Checked::new("three")];
+    let silent = Origin::start(Accepted::until_closed);
+    let huge = Origin::start(|connection| {
+        let piece = vec![b'x'; 64 << 10];
+        for _ in 0..64 {
+            connection.send(&piece);
+        }
+    });
+    let garbage = Origin::start(|connection| connection.send(b"\x00\xff%%% maxconn: -1%\n"));
+    let lines: Vec<String> = servers
+        .iter()
+        .zip([&silent, &huge, &garbage])
+        .map(|(server, agent)| format!("server {} agent={};", server.origin.address, agent.address))
+        .collect();
+    let config = format!(
+        "pool app {{ {} agent_check interval=20ms timeout=500ms; }}
+         listen 127.0.0.1:0 -> app;",
+        lines.join(" ")
+    );
+    let weir = Weir::start(&directory, &config);
+    for reason in ["did not answer in time", "more than 1024 bytes", "nothing that is known"] {
+        weir.process.says(reason);
+    }
+    assert_eq!(who_answers(&weir), ["one", "three", "two"]);
+    // One line for each, however often they are asked.
+    eventually("the agents are asked again", || (silent.connections() > 2).then_some(()));
+    assert_eq!(weir.process.said().matches("is not followed").count(), 3);
+}
+
+#[test]
+fn a_status_of_the_probe_drains_a_server() {
+    let directory = Directory::new();
+    let servers = [Checked::new("one"), Checked::new("two")];
+    let addresses = servers.each_ref().map(|server| server.origin.address);
+    let pool = "check http GET /up interval=50ms timeout=40ms fall=100 drain_on=404;";
+    let weir = weir_with(&directory, 1, &addresses, pool);
+    assert_eq!(who_answers(&weir), ["one", "two"]);
+    servers[0].status.store(404, Ordering::SeqCst);
+    weir.process.says("drains: its probe is answered with status 404");
+    assert_eq!(who_answers(&weir), ["two"]);
+    servers[0].status.store(200, Ordering::SeqCst);
+    weir.process.says("no longer drains");
+    assert_eq!(who_answers(&weir), ["one", "two"]);
 }

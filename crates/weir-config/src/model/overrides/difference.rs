@@ -246,11 +246,13 @@ pub fn server_line(endpoint: &Endpoint) -> String {
         AdminState::Draining => line.push_str(" drain"),
         AdminState::Maintenance => line.push_str(" down"),
     }
-    match &endpoint.check {
-        EndpointCheck::Own => {}
-        EndpointCheck::Off => line.push_str(" check=off"),
-        EndpointCheck::At(address) => {
-            line.push_str(&[" check=", &word(&address_text(address))].concat());
+    for (name, check) in [("check", &endpoint.check), ("agent", &endpoint.agent)] {
+        match check {
+            EndpointCheck::Own => {}
+            EndpointCheck::Off => line.push_str(&[" ", name, "=off"].concat()),
+            EndpointCheck::At(address) => {
+                line.push_str(&[" ", name, "=", &word(&address_text(address))].concat());
+            }
         }
     }
     match endpoint.passive.errors {

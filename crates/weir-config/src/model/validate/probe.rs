@@ -56,6 +56,9 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
             list.help("or remove `port=`");
         }
     }
+    if check.drain_on.is_some() && !matches!(check.probe, Probe::Http(_)) {
+        list.add(".drain_on", &["drain_on"], "only a check with HTTP has a status");
+    }
     match &check.probe {
         Probe::Http(probe) => {
             http_objections(probe, pool, &mut list);

@@ -77,6 +77,7 @@ impl HttpQuestion {
                 }
                 Some(length) => {
                     heard.body = Some(length);
+                    heard.status = Some(head.status);
                     return Ok(head);
                 }
                 None => {}

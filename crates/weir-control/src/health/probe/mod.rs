@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use weir_balance::{
@@ -21,6 +22,7 @@ use weir_balance::{
 };
 use weir_config::model::{
     Check, Config, Endpoint, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, SendProxy,
+    Statuses,
 };
 use weir_config::units;
 use weir_proxy::net::PeerAddress;
@@ -32,11 +34,15 @@ use self::connect::{ProbeTls, connect};
 use self::http::HttpQuestion;
 use self::reply::{Blame, Heard, ProbeFailure};
 use self::steps::Conversation;
+use crate::health::agent_check::{self, AgentTarget};
 use crate::health::health_log::{EndpointName, HealthChange, HealthLog, HealthState, Panic};
 
 /// The probes of the configuration in effect, one task per endpoint.
 #[derive(Default)]
-pub(crate) struct Probes(HashMap<EndpointName, Probing>);
+pub(crate) struct Probes {
+    tasks: HashMap<EndpointName, Probing>,
+    agents: watch::Sender<Vec<AgentTarget>>,
+}
 
 /// A probe that continues across reloads as long as its own parameters do not change.
 struct Probing {
@@ -64,6 +70,12 @@ impl Drop for Probing {
 }
 
 impl Probes {
+    /// Returns none yet, and the endpoints whose agents are asked.
+    pub(crate) fn new() -> (Self, watch::Receiver<Vec<AgentTarget>>) {
+        let (agents, asked) = watch::channel(Vec::new());
+        (Self { tasks: HashMap::new(), agents }, asked)
+    }
+
     /// Probes every endpoint for which the configuration has a check, and no other; returns their
     /// number. An endpoint that is no longer probed counts as healthy.
     pub(crate) fn follow(
@@ -73,8 +85,9 @@ impl Probes {
         log: &Arc<HealthLog>,
         runtime: &Handle,
     ) -> usize {
+        self.agents.send_replace(agent_check::targets(config));
         let snapshot = process.snapshot();
-        let mut before = std::mem::take(&mut self.0);
+        let mut before = std::mem::take(&mut self.tasks);
         let mut targets = Vec::new();
         for (settings, pool) in config.pools.iter().zip(&snapshot.pools) {
             let checks = pool.check_tls.as_ref();
@@ -114,7 +127,7 @@ impl Probes {
                 let task = runtime.spawn(watch(target, turn, process.clone(), log.clone()));
                 Probing { asks, task: task.abort_handle() }
             });
-            self.0.insert(of, probing);
+            self.tasks.insert(of, probing);
         }
         count
     }
@@ -122,10 +135,13 @@ impl Probes {
 
 /// Sets an endpoint that is not probed to healthy, since earlier results no longer apply.
 fn unprobed(process: &Process, pool: &UpstreamPool, endpoint: usize) {
-    let health = pool.balancer.endpoint(endpoint).map(EndpointState::health);
+    let health = pool.balancer.endpoint(endpoint).map(EndpointState::probed_health);
     if health == Some(Health::Unhealthy) {
         let now_us = process.balance_clock(Instant::now());
         pool.balancer.set_health(endpoint, Health::Healthy, now_us);
+    }
+    if pool.balancer.endpoint(endpoint).is_some_and(EndpointState::is_probe_draining) {
+        pool.balancer.set_probe_draining(endpoint, false, process.balance_clock(Instant::now()));
     }
 }
 
@@ -142,6 +158,8 @@ struct ProbeTarget {
     send_proxy: Option<SendProxy>,
     timeout: Duration,
     settings: ProbeSettings,
+    /// The statuses for which an endpoint that is up drains.
+    drain_on: Option<Statuses>,
 }
 
 /// The address at which an endpoint is probed.
@@ -212,6 +230,7 @@ impl ProbeTarget {
             question,
             tls,
             send_proxy,
+            drain_on: check.drain_on.clone(),
             timeout: check.timeout,
             settings: ProbeSettings {
                 rise: check.rise,
@@ -236,12 +255,40 @@ impl ProbeTarget {
         Some(at_port(&address, port))
     }
 
-    /// Returns true if the endpoint is marked unhealthy.
+    /// Returns true if the probes have marked the endpoint unhealthy.
     fn is_down(&self, process: &Process) -> bool {
+        self.finds(process, EndpointState::probed_health)
+    }
+
+    /// Returns true if the endpoint's agent says that it is down.
+    fn is_held_down(&self, process: &Process) -> bool {
+        self.finds(process, EndpointState::agent_health)
+    }
+
+    /// Returns the status for which the endpoint drains, if it answered with one.
+    fn drains_for(&self, answer: &Result<(), ProbeFailure>) -> Option<u16> {
+        let status = answer.as_ref().err()?.status?;
+        self.drain_on.as_ref()?.contains(status).then_some(status)
+    }
+
+    /// Records that the endpoint drains for its probes, or no longer.
+    fn note_draining(&self, process: &Process, log: &HealthLog, status: Option<u16>) {
+        let snapshot = process.snapshot();
+        let Some((pool, endpoint)) = snapshot.endpoint(&self.of.pool, &self.of.endpoint) else {
+            return;
+        };
+        let now_us = process.balance_clock(Instant::now());
+        if pool.balancer.set_probe_draining(endpoint, status.is_some(), now_us) {
+            log.drains(&self.of, status);
+        }
+    }
+
+    /// Returns true if this verdict about the endpoint is that it is unhealthy.
+    fn finds(&self, process: &Process, verdict: fn(&EndpointState) -> Health) -> bool {
         let snapshot = process.snapshot();
         let found = snapshot.endpoint(&self.of.pool, &self.of.endpoint);
         let state = found.and_then(|(pool, endpoint)| pool.balancer.endpoint(endpoint));
-        state.is_some_and(|state| state.health() == Health::Unhealthy)
+        state.is_some_and(|state| verdict(state) == Health::Unhealthy)
     }
 
     /// Makes one probe.
@@ -330,6 +377,12 @@ async fn watch(target: ProbeTarget, turn: ProbeTurn, process: Arc<Process>, log:
                 due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
                 continue;
             }
+            let drains = target.drains_for(&answer).filter(|_| !target.is_down(&process));
+            // One that drains and then fails goes on draining until it is down.
+            if drains.is_some() || answer.is_ok() {
+                target.note_draining(&process, &log, drains);
+            }
+            let answer = if drains.is_some() { Ok(()) } else { answer };
             let failure = answer.as_ref().err();
             let failure = failure.map(|failure| (failure.reason.clone(), failure.excerpt.clone()));
             log.probed(&target.of, began.elapsed(), failure);
@@ -337,7 +390,9 @@ async fn watch(target: ProbeTarget, turn: ProbeTurn, process: Arc<Process>, log:
             let verdict = history.take(outcome, clock());
             if let ProbeVerdict::Turned { to, .. } = verdict {
                 turned(&target, &process, &log, to);
-                log.change(&process, change(&target, to, answer));
+                if to == Health::Unhealthy || !target.is_held_down(&process) {
+                    log.change(&process, change(&target, to, answer));
+                }
             }
         }
         due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));

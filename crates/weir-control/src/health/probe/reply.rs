@@ -45,6 +45,8 @@ pub(super) struct ProbeFailure {
     pub(super) excerpt: String,
     /// The cause: the endpoint or this machine.
     pub(super) blame: Blame,
+    /// The status of the response, if one came.
+    pub(super) status: Option<u16>,
 }
 
 /// The cause of a failed probe.
@@ -64,6 +66,8 @@ pub(super) struct Heard {
     pub(super) bytes: Vec<u8>,
     /// The offset of its body, for HTTP.
     pub(super) body: Option<usize>,
+    /// The status of the response, for HTTP.
+    pub(super) status: Option<u16>,
     /// The number of the step, from 1, if the probe has several.
     step: Option<usize>,
     /// The reason of the failure, if it is known already and more of the reply is read only for
@@ -101,7 +105,8 @@ impl Heard {
             Some(step) => format!("step {step}: {}", reason.into()),
             None => reason.into(),
         };
-        ProbeFailure { reason, excerpt: self.excerpt(), blame: Blame::Endpoint }
+        let (excerpt, status) = (self.excerpt(), self.status);
+        ProbeFailure { reason, excerpt, blame: Blame::Endpoint, status }
     }
 
     /// The failure of a probe that took too long.

@@ -1,0 +1,38 @@
+//! The checks of the questions to agents.
+
+use std::time::Duration;
+
+use crate::model::{AgentCheck, Endpoint, EndpointAddress, EndpointCheck, Pool, values};
+
+/// The shortest time between two questions.
+const LEAST_INTERVAL: Duration = Duration::from_millis(10);
+/// The most bytes that are sent to an agent.
+const MOST_SENT: usize = 1_024;
+
+/// Returns the field of a pool's `agent_check` that is invalid and the reason, if there is one.
+pub(crate) fn objection(check: &AgentCheck, pool: &Pool) -> Option<(&'static str, String)> {
+    if check.interval < LEAST_INTERVAL {
+        return Some(("interval", "the shortest interval is `10ms`".to_owned()));
+    }
+    if check.timeout.is_zero() {
+        return Some(("timeout", "an agent could never answer within 0".to_owned()));
+    }
+    if check.send.as_ref().is_some_and(|text| text.len() > MOST_SENT) {
+        return Some(("send", format!("at most {MOST_SENT} bytes are sent to an agent")));
+    }
+    if let Some(Err(reason)) = check.port.map(values::port) {
+        return Some(("port", reason));
+    }
+    let lacks = |server: &&Endpoint| {
+        let has_port = !matches!(server.address, EndpointAddress::Unix(_));
+        server.agent == EndpointCheck::Own && !(check.port.is_some() && has_port)
+    };
+    let server = pool.endpoints.iter().find(lacks)?;
+    Some((
+        "port",
+        format!(
+            "the agent of the server `{}` has no address: write `port=` here, or `agent=ADDRESS` or `agent=off` there",
+            server.name
+        ),
+    ))
+}
