@@ -1,5 +1,6 @@
 //! The charts of an experiment.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 
@@ -187,7 +188,7 @@ impl<'a> ChartChoice<'a> {
             .judged
             .iter()
             .filter(percent)
-            .map(|figure| self.latency_by_level(*figure))
+            .filter_map(|figure| self.latency_by_level(*figure))
             .collect();
         found.push(self.cpu_by_level("cpu", "CPU of the proxy", PlotAxis::Percent, |run| {
             Some(run.proxy?.share * 100.0)
@@ -217,7 +218,8 @@ impl<'a> ChartChoice<'a> {
         }
     }
 
-    fn latency_by_level(&self, figure: JudgedFigure) -> ExperimentChart {
+    /// The chart of a figure; none if no run had enough samples for it.
+    fn latency_by_level(&self, figure: JudgedFigure) -> Option<ExperimentChart> {
         let value_ms = |run: &LabRun| Some(value_of(run, figure)? / 1e3);
         let merged_ms = |runs: &[&LabRun]| {
             let times = merged_times(runs.iter().copied());
@@ -230,6 +232,9 @@ impl<'a> ChartChoice<'a> {
             }
         };
         let series = self.series_by_level(value_ms, merged_ms);
+        if series.is_empty() {
+            return None;
+        }
         let line = self
             .results
             .experiment
@@ -254,12 +259,12 @@ impl<'a> ChartChoice<'a> {
         };
         let is_published =
             matches!(figure, JudgedFigure::Percentile(percent) if (99.0..100.0).contains(&percent));
-        ExperimentChart {
+        Some(ExperimentChart {
             name: format!("{name}-{}", self.workload.name),
             caption: title,
             svg: plot.svg(),
             is_published,
-        }
+        })
     }
 
     fn level_word(&self) -> &'static str {
@@ -335,13 +340,13 @@ impl<'a> ChartChoice<'a> {
             return Vec::new();
         }
         let Some(level) = self.levels.last().copied() else { return Vec::new() };
-        let mut marks = Vec::new();
+        let mut changes: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         let mut series = Vec::new();
         for name in self.names.iter().filter(|name| **name != DIRECT) {
             let runs = self.of_level(name, level);
             let means: Vec<f64> = runs.iter().map(|run| run.response.mean() / 1e6).collect();
             if let Some(first) = regime_change(&means) {
-                marks.push((first as f64 + 0.5, format!("{name}: change of regime")));
+                changes.entry(first).or_default().push(name);
             }
             let points = means.iter().enumerate();
             let points = points.map(|(number, mean)| PlotPoint {
@@ -356,6 +361,9 @@ impl<'a> ChartChoice<'a> {
                 is_scatter: false,
             });
         }
+        let marks = changes.into_iter().map(|(first, names)| {
+            (first as f64 + 0.5, format!("{}: change of regime", names.join(", ")))
+        });
         let title = format!("Mean response time of consecutive runs at {level}{}", self.subject());
         let plot = Plot {
             title: title.clone(),
@@ -364,7 +372,7 @@ impl<'a> ChartChoice<'a> {
             y_axis: PlotAxis::LogTime,
             y_title: "mean (logarithmic scale)".to_owned(),
             series,
-            marks,
+            marks: marks.collect(),
             line: None,
         };
         let name = format!("consecutive-{}", self.workload.name);

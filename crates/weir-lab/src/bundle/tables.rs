@@ -561,6 +561,8 @@ fn run_row(run: &LabRun) -> Vec<String> {
     }
     let valid = if run.is_valid() {
         "yes".to_owned()
+    } else if run.disturbances.is_empty() {
+        "NO".to_owned()
     } else {
         format!("NO: {}", run.disturbances.join("; "))
     };

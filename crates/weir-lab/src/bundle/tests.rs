@@ -153,6 +153,53 @@ fn the_twenty_runs_are_printed_with_the_change_of_regime() {
 }
 
 #[test]
+fn candidates_that_change_in_the_same_run_share_the_words_of_its_line() {
+    let folder = Folder::new("regimes");
+    let text = "title x; order consecutive; repeats 12; candidate weir { command x ${port}; } \
+        candidate nginx { command x ${port}; } candidate haproxy { command x ${port}; } workload main { rates 2500; }";
+    let experiment = experiment(&folder, text);
+    let mut runs = Vec::new();
+    for (name, last) in [("weir", 8), ("nginx", 6), ("haproxy", 6)] {
+        for repeat in 0..12 {
+            let time = if repeat < last { 2_000_000 } else { 900_000_000 };
+            runs.push(even(name, LoadLevel::Rate(2500.0), repeat, time));
+        }
+    }
+    let record = record();
+    let store = RunStore::at(&folder.0.join("out"));
+    write(LabResults { experiment: &experiment, record: &record, runs: &runs }, &store).unwrap();
+    let page = std::fs::read_to_string(store.path("report.html")).unwrap();
+    for words in [">nginx, haproxy: change of regime<", ">weir: change of regime<"] {
+        assert_eq!(page.matches(words).count(), 1, "{words}");
+    }
+}
+
+#[test]
+fn a_run_that_could_not_be_measured_has_its_reason_alone() {
+    let folder = Folder::new("unmeasured");
+    let experiment = experiment(&folder, TEXT);
+    let mut run = even("weir", LoadLevel::Rate(1000.0), 0, 1_000_000);
+    run.failure = Some("weir: it answers wrong bytes".to_owned());
+    let (record, runs) = (record(), [run]);
+    let text = summary(LabResults { experiment: &experiment, record: &record, runs: &runs });
+    assert!(text.contains("NO; not measured: weir: it answers wrong bytes"), "{text}");
+}
+
+#[test]
+fn a_percentile_that_no_run_has_samples_for_has_no_chart() {
+    let folder = Folder::new("few");
+    let text = "title x; judge p50 p99.999; candidate weir { command x ${port}; } workload main { rates 1000 2000; }";
+    let experiment = experiment(&folder, text);
+    let runs = [1000.0, 2000.0].map(|rate| even("weir", LoadLevel::Rate(rate), 0, 1_000_000));
+    let record = record();
+    let store = RunStore::at(&folder.0.join("out"));
+    write(LabResults { experiment: &experiment, record: &record, runs: &runs }, &store).unwrap();
+    let page = std::fs::read_to_string(store.path("report.html")).unwrap();
+    assert!(page.contains("p50 response time by rate"));
+    assert!(!page.contains("p99.999 response time by rate"));
+}
+
+#[test]
 fn two_bundles_stand_side_by_side_without_a_verdict() {
     let folder = Folder::new("two");
     let (experiment, record, runs) = (experiment(&folder, TEXT), record(), runs());

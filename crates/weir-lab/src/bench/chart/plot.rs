@@ -18,6 +18,9 @@ const TITLE_LETTERS: usize = 84;
 const Y_LINES: f64 = 5.0;
 /// The width of a letter of a tick.
 const TICK_LETTER: f64 = 7.8;
+/// The distance of words from their vertical line, and the height of a row of them.
+const MARK_GAP: f64 = 5.0;
+const MARK_ROW: f64 = 16.0;
 /// The most ticks of an axis of rates.
 const X_TICKS: f64 = 8.0;
 
@@ -81,6 +84,23 @@ pub struct Plot {
     pub marks: Vec<(f64, String)>,
     /// A horizontal line with a word, such as a budget.
     pub line: Option<(f64, String)>,
+}
+
+/// Where the words of a vertical line stand.
+struct MarkWords {
+    from: f64,
+    to: f64,
+    row: u32,
+    is_right: bool,
+}
+
+impl MarkWords {
+    fn meets(&self, other: &Self) -> bool {
+        self.is_right == other.is_right
+            && self.row == other.row
+            && self.from < other.to
+            && other.from < self.to
+    }
 }
 
 struct PlotScale {
@@ -184,14 +204,36 @@ impl Plot {
         if let Some((value, text)) = &self.line {
             let at = bottom - y.share(*value) * PLOT_HEIGHT;
             rule(out, [MARGIN[0], at, WIDTH - MARGIN[2], at]);
-            words(out, [WIDTH - MARGIN[2] - 4.0, at - 5.0], "end", 13, text);
+            // Rates begin right of zero, so no curve runs through words at the left end.
+            words(out, [MARGIN[0] + 4.0, at - 5.0], "start", 13, text);
         }
+        self.draw_marks(out, x);
+    }
+
+    /// Draws the vertical lines. After a change for the worse curves are high, before it low: words to
+    /// the right of a line stand at the bottom, words to its left at the top. Words that would run into
+    /// others have a row of their own.
+    fn draw_marks(&self, out: &mut String, x: &PlotScale) {
+        let bottom = MARGIN[1] + PLOT_HEIGHT;
+        let mut placed: Vec<MarkWords> = Vec::new();
         for (value, text) in &self.marks {
             let at = place_x(x, *value);
             rule(out, [at, MARGIN[1], at, bottom]);
-            let (anchor, shift) =
-                if x.share(*value) > 0.6 { ("end", -5.0) } else { ("start", 5.0) };
-            words(out, [at + shift, MARGIN[1] + 14.0], anchor, 13, text);
+            let text = shortened(text, LEGEND_LETTERS);
+            let width = TICK_LETTER * text.chars().count() as f64;
+            let is_right = at + MARK_GAP + width <= WIDTH - 4.0;
+            let from = if is_right { at + MARK_GAP } else { at - MARK_GAP - width };
+            let mut words_here = MarkWords { from, to: from + width, row: 0, is_right };
+            while placed.iter().any(|other| other.meets(&words_here)) {
+                words_here.row += 1;
+            }
+            let shift = MARK_ROW * f64::from(words_here.row);
+            if is_right {
+                words(out, [at + MARK_GAP, bottom - 6.0 - shift], "start", 13, &text);
+            } else {
+                words(out, [at - MARK_GAP, MARGIN[1] + 14.0 + shift], "end", 13, &text);
+            }
+            placed.push(words_here);
         }
     }
 
@@ -423,6 +465,33 @@ mod tests {
         let text = svg.lines().find(|line| line.contains(">99.9999 %<")).unwrap();
         let x: f64 = text.split('"').nth(1).unwrap().parse().unwrap();
         assert!(x + 33.0 <= 860.0, "{text}");
+    }
+
+    #[test]
+    fn words_of_vertical_lines_keep_apart() {
+        let mut plot = plot(PlotAxis::LogTime, &[("a", &[(1.0, 1.0), (20.0, 900.0)])]);
+        let places = [10.5, 10.5, 12.5, 17.5, 18.5];
+        plot.marks = places.map(|place| (place, format!("at {place}: change of regime"))).to_vec();
+        let svg = plot.svg();
+        let number = |text: &str, name: &str| -> f64 {
+            let value = text.split(&format!(" {name}=\"")).nth(1).unwrap();
+            value.split('"').next().unwrap().parse().unwrap()
+        };
+        let mut boxes: Vec<[f64; 3]> = Vec::new();
+        for text in svg.lines().filter(|line| line.contains("change of regime")) {
+            let letters = text.split('>').nth(1).unwrap().split('<').next().unwrap().len() as f64;
+            let (x, y) = (number(text, "x"), number(text, "y"));
+            // A letter is about 6.5 wide.
+            let from = if text.contains("\"end\"") { x - 6.5 * letters } else { x };
+            let to = from + 6.5 * letters;
+            assert!(from >= 0.0 && to <= 860.0 && (64.0..364.0).contains(&y), "{text}");
+            for [from_other, to_other, y_other] in &boxes {
+                let is_apart = (y - y_other).abs() >= 13.0 || to < *from_other || *to_other < from;
+                assert!(is_apart, "{text} runs into the words at {from_other} {y_other}");
+            }
+            boxes.push([from, to, y]);
+        }
+        assert_eq!(boxes.len(), places.len());
     }
 
     #[test]
