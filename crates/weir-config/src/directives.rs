@@ -13,6 +13,9 @@ mod spec;
 mod types;
 mod variable;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 pub use reference_page::reference;
 pub use spec::{Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 
@@ -33,9 +36,18 @@ fn all() -> impl Iterator<Item = &'static Spec> {
     PARTS.into_iter().flatten()
 }
 
+/// The directives of each name, in the order of the table.
+static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Spec>>> = LazyLock::new(|| {
+    let mut by_name: HashMap<_, Vec<_>> = HashMap::new();
+    for spec in all() {
+        by_name.entry(spec.name).or_default().push(spec);
+    }
+    by_name
+});
+
 /// Returns the directive with that name in that context.
 pub fn find(name: &str, context: Context) -> Option<&'static Spec> {
-    all().find(|spec| spec.name == name && spec.contexts.contains(&context))
+    BY_NAME.get(name)?.iter().find(|spec| spec.contexts.contains(&context)).copied()
 }
 
 /// Returns every directive that may stand in a context, in the order of the table.

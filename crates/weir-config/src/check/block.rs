@@ -21,8 +21,9 @@ impl Checker<'_> {
         let mut list: Vec<Arguments<'tree>> = Vec::with_capacity(directives.len());
         for directive in directives {
             let Some(spec) = self.spec(directive, context) else { continue };
-            let first = list.iter().find(|earlier| earlier.name() == spec.name);
-            if let Some(first) = first.filter(|_| spec.repeats == Repeats::Once) {
+            if spec.repeats == Repeats::Once
+                && let Some(first) = list.iter().find(|earlier| earlier.name() == spec.name)
+            {
                 let message = format!("`{}` is allowed here only once", spec.name);
                 let error = Diagnostic::error(directive.name.span, message);
                 self.report(error.related(first.directive.name.span, "first here"));

@@ -104,9 +104,27 @@ impl Word {
 
 /// Splits a text into tokens.
 pub fn lex(text: &str, file: FileId, dialect: Dialect<'_>) -> (Vec<Token>, Vec<Diagnostic>) {
-    let mut lexer = Lexer { text, file, at: 0, dialect, tokens: Vec::new(), errors: Vec::new() };
-    lexer.run();
-    (lexer.tokens, lexer.errors)
+    let mut tokens = Vec::new();
+    let errors = lex_each(text, file, dialect, |token| tokens.push(token));
+    (tokens, errors)
+}
+
+/// Does the same without keeping the tokens, of which a long text has more than memory is worth.
+pub(crate) fn lex_each(
+    text: &str,
+    file: FileId,
+    dialect: Dialect<'_>,
+    mut take: impl FnMut(Token),
+) -> Vec<Diagnostic> {
+    let mut lexer = Lexer { text, file, at: 0, dialect, token: None, errors: Vec::new() };
+    if text.starts_with('\u{feff}') {
+        lexer.at = '\u{feff}'.len_utf8();
+    }
+    while let Some(character) = lexer.peek() {
+        lexer.step(character);
+        lexer.token.take().into_iter().for_each(&mut take);
+    }
+    lexer.errors
 }
 
 struct Lexer<'a> {
@@ -114,7 +132,8 @@ struct Lexer<'a> {
     file: FileId,
     at: usize,
     dialect: Dialect<'a>,
-    tokens: Vec<Token>,
+    /// The token that was read last, until it is taken.
+    token: Option<Token>,
     errors: Vec<Diagnostic>,
 }
 
@@ -136,36 +155,31 @@ impl Draft {
 }
 
 impl Lexer<'_> {
-    fn run(&mut self) {
-        if self.text.starts_with('\u{feff}') {
-            self.at = '\u{feff}'.len_utf8();
-        }
-        while let Some(character) = self.peek() {
-            let kind = match character {
-                _ if self.is_blank(character) => {
-                    self.at += character.len_utf8();
-                    continue;
-                }
-                '#' => {
-                    let rest = &self.text[self.at..];
-                    self.at += rest.find('\n').unwrap_or(rest.len());
-                    continue;
-                }
-                '{' => TokenKind::Open,
-                '}' => TokenKind::Close,
-                ';' => TokenKind::Semicolon,
-                _ => {
-                    match self.dialect {
-                        Dialect::Native(environment) => self.word(environment),
-                        Dialect::Nginx => self.nginx_word(),
-                    }
-                    continue;
-                }
-            };
-            let span = self.span(self.at, self.at + 1);
-            self.at += 1;
-            self.tokens.push(Token { kind, span });
-        }
+    /// Reads a token, or what is between two.
+    fn step(&mut self, character: char) {
+        let kind = match character {
+            _ if self.is_blank(character) => {
+                self.at += character.len_utf8();
+                return;
+            }
+            '#' => {
+                let rest = &self.text[self.at..];
+                self.at += rest.find('\n').unwrap_or(rest.len());
+                return;
+            }
+            '{' => TokenKind::Open,
+            '}' => TokenKind::Close,
+            ';' => TokenKind::Semicolon,
+            _ => {
+                return match self.dialect {
+                    Dialect::Native(environment) => self.word(environment),
+                    Dialect::Nginx => self.nginx_word(),
+                };
+            }
+        };
+        let span = self.span(self.at, self.at + 1);
+        self.at += 1;
+        self.token = Some(Token { kind, span });
     }
 
     fn is_blank(&self, character: char) -> bool {
@@ -256,7 +270,7 @@ impl Lexer<'_> {
             expanded: draft.expanded,
             broken: draft.broken,
         };
-        self.tokens.push(Token { kind: TokenKind::Word(word), span });
+        self.token = Some(Token { kind: TokenKind::Word(word), span });
     }
 
     /// Reads to the closing quote. Variables are expanded if there is an `environment`.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Diagnostic;
 use crate::source::{FileId, MOST_FILE_BYTES, SourceSpan, Sources, read_bounded, system_message};
-use crate::syntax::lexer::{Dialect, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
+use crate::syntax::lexer::{Dialect, Token, TokenKind, UNCLOSED_QUOTE, Word, lex_each};
 
 /// The deepest nesting of blocks.
 const MAX_DEPTH: usize = 32;
@@ -60,14 +60,16 @@ pub fn parse(
     file: FileId,
     dialect: Dialect<'_>,
 ) -> (Vec<Directive>, Vec<Diagnostic>) {
-    let (tokens, errors) = lex(&sources.file(file).text, file, dialect);
+    let mut parser = TreeParser {
+        errors: Vec::new(),
+        frames: Vec::new(),
+        directives: Vec::new(),
+        words: Vec::new(),
+    };
+    let mut errors = lex_each(&sources.file(file).text, file, dialect, |token| parser.token(token));
     let read = errors.len();
-    let mut parser =
-        TreeParser { errors, frames: Vec::new(), directives: Vec::new(), words: Vec::new() };
-    for token in tokens {
-        parser.token(token);
-    }
-    let (directives, mut errors) = parser.finish();
+    let (directives, of_tree) = parser.finish();
+    errors.extend(of_tree);
     // After a quote that is never closed, the places of braces and semicolons are not reliable.
     if errors.iter().any(|error| error.message == UNCLOSED_QUOTE) {
         errors.truncate(read);
@@ -93,10 +95,7 @@ impl TreeParser {
     fn token(&mut self, token: Token) {
         match token.kind {
             TokenKind::Word(word) => self.words.push(word),
-            TokenKind::Semicolon => {
-                let words = std::mem::take(&mut self.words);
-                self.directive(words, None, End::Semicolon);
-            }
+            TokenKind::Semicolon => self.line(End::Semicolon),
             TokenKind::Open => self.open(token.span),
             TokenKind::Close => self.close(token.span),
         }
@@ -120,7 +119,7 @@ impl TreeParser {
                 format!("blocks are nested deeper than {MAX_DEPTH}"),
             ));
         }
-        let words = std::mem::take(&mut self.words);
+        let words = self.words.drain(..).collect();
         let before = std::mem::take(&mut self.directives);
         self.frames.push(OpenBlock { before, words, open });
     }
@@ -137,20 +136,30 @@ impl TreeParser {
         if depth > MAX_DEPTH {
             directives.clear();
         }
-        self.directive(frame.words, Some(Block { directives, open: frame.open }), End::Block);
+        self.block(frame.words, Block { directives, open: frame.open });
     }
 
-    /// Adds a directive. A lone `;` is ignored, as nginx does after a block.
-    fn directive(&mut self, words: Vec<Word>, block: Option<Block>, end: End) {
+    /// Adds a directive with a block.
+    fn block(&mut self, words: Vec<Word>, block: Block) {
         let mut words = words.into_iter();
         if let Some(name) = words.next() {
-            self.directives.push(Directive { name, words: words.collect(), block, end });
+            let (words, block) = (words.collect(), Some(block));
+            self.directives.push(Directive { name, words, block, end: End::Block });
+        }
+    }
+
+    /// Adds a directive of the words so far, whose list is used again. A lone `;` is ignored, as
+    /// nginx does after a block.
+    fn line(&mut self, end: End) {
+        let mut words = self.words.drain(..);
+        if let Some(name) = words.next() {
+            let words = words.collect();
+            self.directives.push(Directive { name, words, block: None, end });
         }
     }
 
     fn unterminated(&mut self) {
-        let words = std::mem::take(&mut self.words);
-        self.directive(words, None, End::Missing);
+        self.line(End::Missing);
     }
 
     fn finish(mut self) -> (Vec<Directive>, Vec<Diagnostic>) {
@@ -167,7 +176,7 @@ impl TreeParser {
             if self.frames.len() >= MAX_DEPTH {
                 directives.clear();
             }
-            self.directive(frame.words, Some(Block { directives, open: frame.open }), End::Block);
+            self.block(frame.words, Block { directives, open: frame.open });
         }
         (self.directives, self.errors)
     }

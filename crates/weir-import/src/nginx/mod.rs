@@ -61,6 +61,9 @@ pub use version::NginxVersion;
 /// The most bytes of a text that are looked at to find its language.
 const RECOGNISED_BYTES: usize = 64 * 1024;
 
+/// The bytes of files for which a second thread is worth its start.
+const LONG_BYTES: usize = 256 * 1024;
+
 /// Reads the files and converts them with the defaults of this version, or returns the errors of
 /// their syntax.
 pub(crate) fn import(
@@ -74,9 +77,22 @@ pub(crate) fn import(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let statements = statements::Statements::of(&tree);
-    let (directives, coverage) = convert::convert(sources, file, &statements, version);
-    Ok((directives, coverage, lints::find(&tree)))
+    let convert = || {
+        let statements = statements::Statements::of(&tree);
+        convert::convert(sources, file, &statements, version)
+    };
+    let is_long = sources.files().iter().map(|file| file.text.len()).sum::<usize>() > LONG_BYTES;
+    let ((directives, coverage), lints) = if is_long {
+        // Each needs the tree alone.
+        std::thread::scope(|scope| {
+            let lints = scope.spawn(|| lints::find(&tree));
+            let converted = convert();
+            (converted, lints.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    } else {
+        (convert(), lints::find(&tree))
+    };
+    Ok((directives, coverage, lints))
 }
 
 /// Returns the language of a text by its first directives.
