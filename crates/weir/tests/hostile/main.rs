@@ -108,6 +108,11 @@ patterns! {
         tcp_squatting tcp_never_reading tcp_reset_flood sni_slow_hello sni_garbage
         proxy_header_slow proxy_header_garbage
     }
+    http2 {
+        h2_rapid_reset h2_provoked_resets h2_continuations h2_header_bomb h2_pings h2_settings
+        h2_priorities h2_window_updates h2_empty_data h2_one_byte_data h2_unknown_frames
+        h2_requests h2_closed_windows h2_slow_heads h2_half_open_streams
+    }
     tls {
         tls_handshake_flood tls_half_handshakes tls_slow_handshakes tls_garbage
         tls_fragmented_hello tls_renegotiation tls_key_updates tls_tiny_records

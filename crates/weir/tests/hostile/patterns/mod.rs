@@ -4,6 +4,7 @@ pub(crate) mod connections;
 pub(crate) mod endpoints;
 pub(crate) mod floods;
 pub(crate) mod framing;
+pub(crate) mod http2;
 pub(crate) mod policy;
 pub(crate) mod probes;
 pub(crate) mod slow;
