@@ -83,7 +83,7 @@ async fn watch_agent(target: AgentTarget, operations: Arc<Operations>, say: fn(S
     }
 }
 
-/// What the operator was told about an agent that cannot be followed.
+/// The fault of an agent that the operator was told last.
 struct AgentTrouble {
     name: String,
     /// Set if the operator was told that the agent is not followed.

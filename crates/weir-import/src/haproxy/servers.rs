@@ -322,7 +322,7 @@ impl ServerOptions {
     }
 }
 
-/// What the lines of a pool's servers have in common.
+/// The settings that the lines of a pool's servers share.
 struct OfPool<'a> {
     id: SectionId,
     /// Set if one of them is probed.

@@ -12,6 +12,7 @@
 mod client_connection;
 mod http1_client;
 mod http2;
+mod lingering;
 mod migration;
 mod opening;
 mod tcp_client;
@@ -31,6 +32,7 @@ use weir_stats::metrics::{GivenUpIdle, Yield};
 
 use crate::connection::client_connection::Connection;
 use crate::connection::http1_client::Http1Client;
+use crate::connection::lingering::Lingering;
 use crate::connection::opening::{Spoken, open};
 use crate::connection::tcp_client::TcpClient;
 use crate::exchange;
@@ -46,7 +48,6 @@ use crate::net::transport::Transport;
 use crate::snapshot::generation::Seat;
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
-use crate::time::turns::{ByteTurn, end_turn};
 use crate::time::work_time::Share;
 use crate::worker::Worker;
 use crate::worker::handoff::Handoff;
@@ -475,33 +476,16 @@ impl<N: Net> Connection<N> {
         .await
     }
 
-    /// Closes our side, then discards what the client still sends, for a bounded time: a close with
-    /// unread bytes would reset the connection and could destroy our response on its way.
+    /// Closes our side, then discards what the client still sends, for a bounded time.
     async fn linger(&mut self, scope: Scope<'_, N>, work: &mut Workspace) {
         let now = Instant::now();
-        let deadline = now + LINGERING_CLOSE;
         scope.worker.residents.set_between(self.facts.resident, Some(now));
-        let mut thrown_away = 0;
-        let mut shut = false;
         work.input.clear();
+        let mut lingering = Lingering::up_to(LINGERING_BYTES);
         std::future::poll_fn(|context| {
-            if !shut {
-                shut = Pin::new(&mut self.client).poll_shutdown(context).is_ready();
-            }
-            let mut turn = ByteTurn::new();
-            loop {
-                match work.input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
-                    Poll::Ready(Ok(read)) if read > 0 && thrown_away < LINGERING_BYTES => {
-                        thrown_away += read;
-                        work.input.clear();
-                        if turn.is_over_after(read) {
-                            end_turn(context);
-                            return self.timer.poll(context, deadline);
-                        }
-                    }
-                    Poll::Ready(_) => return Poll::Ready(()),
-                    Poll::Pending => return self.timer.poll(context, deadline),
-                }
+            match lingering.poll(&mut self.client, context, &scope.worker.buffers) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => self.timer.poll(context, now + LINGERING_CLOSE),
             }
         })
         .await;

@@ -86,7 +86,7 @@ pub struct Plot {
     pub line: Option<(f64, String)>,
 }
 
-/// Where the words of a vertical line stand.
+/// The place of the words of a vertical line.
 struct MarkWords {
     from: f64,
     to: f64,

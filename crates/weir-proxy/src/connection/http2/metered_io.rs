@@ -26,7 +26,7 @@ pub(crate) struct MeteredIo<N: Net> {
     turn: Rc<ReadTurn>,
     /// The bytes that were read before.
     early: Vec<u8>,
-    /// Whether the last read brought many frames for its length; true before the first.
+    /// Set if the last read brought many frames for its length, and before the first.
     is_dense: bool,
 }
 

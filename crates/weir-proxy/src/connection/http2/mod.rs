@@ -18,7 +18,7 @@ mod stream_turns;
 mod windows;
 
 use std::cell::{Cell, RefCell};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -28,7 +28,6 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::Request;
-use tokio::io::AsyncWrite;
 use weir_config::model::Http2Mode;
 use weir_stats::metrics::Http2Excess;
 
@@ -39,6 +38,7 @@ use crate::connection::http2::metered_io::{MeteredIo, ReadTurn, SharedTransport}
 use crate::connection::http2::shared::SharedState;
 use crate::connection::http2::stream_turns::StreamPlace;
 use crate::connection::http2::windows::{OpenStreams, Windows, connection_window};
+use crate::connection::lingering::Lingering;
 use crate::connection::opening::Spoken;
 use crate::connection::{Busy, Cold, Hot, http_seat, note_given_up, take_turn};
 use crate::exchange;
@@ -57,7 +57,7 @@ use crate::snapshot::CompiledListener;
 use crate::snapshot::generation::{Leaving, Seat};
 use crate::time::deadline_timer::before;
 use crate::time::instant::Instant;
-use crate::time::turns::{ByteTurn, end_turn};
+use crate::time::turns::end_turn;
 use crate::worker::Worker;
 use crate::worker::idle_clients::IdlePlace;
 use crate::worker::overload::Pressure;
@@ -561,8 +561,7 @@ impl<N: Net> Drop for StreamStay<'_, N> {
 }
 
 /// Closes our side, then discards what the client still sends, for a bounded time and up to `most`
-/// bytes: a close with unread bytes would reset the connection and could destroy the last frames on
-/// their way.
+/// bytes.
 async fn linger<N: Net>(
     worker: &Rc<Worker<N>>,
     resident: ResidentKey,
@@ -571,36 +570,15 @@ async fn linger<N: Net>(
 ) {
     let now = Instant::now();
     worker.residents.set_between(resident, Some(now));
-    let (mut discarded, deadline, mut is_shut) = (0, now + LINGERING_CLOSE, false);
+    let (mut lingering, deadline) = (Lingering::up_to(most), now + LINGERING_CLOSE);
     std::future::poll_fn(|context| {
         let mut transport = transport.borrow_mut();
-        if !is_shut {
-            is_shut = Pin::new(&mut *transport).poll_shutdown(context).is_ready();
+        let lingered = lingering.poll(&mut *transport, context, &worker.buffers);
+        if lingered.is_ready() || worker.is_cut() || Instant::now() >= deadline {
+            return Poll::Ready(());
         }
-        let (mut turn, mut buffer) = (ByteTurn::new(), worker.buffers.small());
-        let is_over = loop {
-            buffer.clear();
-            match poll_read_into(&mut *transport, context, &mut buffer, usize::MAX) {
-                Poll::Ready(Ok(read)) if read > 0 && discarded < most => {
-                    discarded += read;
-                    if turn.is_over_after(read) {
-                        end_turn(context);
-                        break false;
-                    }
-                }
-                Poll::Ready(_) => break true,
-                Poll::Pending => {
-                    worker.residents.wake_by(resident, now, deadline);
-                    break false;
-                }
-            }
-        };
-        worker.buffers.give_back(buffer);
-        if is_over || worker.is_cut() || Instant::now() >= deadline {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        worker.residents.wake_by(resident, now, deadline);
+        Poll::Pending
     })
     .await;
 }

@@ -155,27 +155,22 @@ fn calmed(arena: &Arena, script: &[u8]) -> Outcome {
     }
 }
 
-/// Returns a pattern that sends this script again and again.
-fn of_script(
-    name: &'static str,
-    class: &'static str,
-    attack: fn(&Arena),
-    outcome: fn(&Arena) -> Outcome,
-) -> Pattern {
-    pattern(name, class, attack).outcome(outcome)
-}
-
-/// Defines a pattern that is a script.
+/// Defines a pattern that is a script: it floods, or this many connections hold their places with it.
 macro_rules! script_pattern {
     ($(#[doc = $doc:literal])* $name:ident, $class:literal, $script:expr) => {
+        script_pattern! {
+            $(#[doc = $doc])* $name, $class, |arena| flood(arena, &$script), $script
+        }
+    };
+    ($(#[doc = $doc:literal])* $name:ident, $class:literal, squat $count:literal, $script:expr) => {
+        script_pattern! {
+            $(#[doc = $doc])* $name, $class, |arena| arena.squat($count, &$script, b""), $script
+        }
+    };
+    ($(#[doc = $doc:literal])* $name:ident, $class:literal, $attack:expr, $script:expr) => {
         $(#[doc = $doc])*
         pub(crate) fn $name() -> Pattern {
-            of_script(
-                stringify!($name),
-                $class,
-                |arena| flood(arena, &$script),
-                |arena| calmed(arena, &$script),
-            )
+            pattern(stringify!($name), $class, $attack).outcome(|arena| calmed(arena, &$script))
         }
     };
 }
@@ -264,43 +259,24 @@ pub(crate) fn h2_requests() -> Pattern {
     })
 }
 
-/// Streams of responses whose windows never open.
-fn closed_windows() -> Vec<u8> {
-    let all = streams(50).map(|stream| frame(HEADERS, WHOLE, stream, &get(b"/hostile/100k")));
-    [opening(&[(4, 0)]), all.flatten().collect()].concat()
+script_pattern! {
+    /// Responses that no window lets out.
+    h2_closed_windows, "HTTP/2 slow read (CVE-2019-9517)", squat 8, {
+        let all = streams(50).map(|stream| frame(HEADERS, WHOLE, stream, &get(b"/hostile/100k")));
+        [opening(&[(4, 0)]), all.flatten().collect()].concat()
+    }
 }
 
-/// Responses that no window lets out.
-pub(crate) fn h2_closed_windows() -> Pattern {
-    pattern("h2_closed_windows", "HTTP/2 slow read (CVE-2019-9517)", |arena| {
-        arena.squat(8, &closed_windows(), b"");
-    })
-    .outcome(|arena| calmed(arena, &closed_windows()))
+script_pattern! {
+    /// Heads that never end.
+    h2_slow_heads, "Slowloris over HTTP/2", squat 200, {
+        let whole = frame(HEADERS, WHOLE, 1, &get(b"/slow"));
+        [opening(&[]), whole[..12].to_vec()].concat()
+    }
 }
 
-/// A head whose end does not come.
-fn half_a_head() -> Vec<u8> {
-    let whole = frame(HEADERS, WHOLE, 1, &get(b"/slow"));
-    [opening(&[]), whole[..12].to_vec()].concat()
-}
-
-/// Heads that never end, one byte at a time.
-pub(crate) fn h2_slow_heads() -> Pattern {
-    pattern("h2_slow_heads", "Slowloris over HTTP/2", |arena| {
-        arena.squat(200, &half_a_head(), b"");
-    })
-    .outcome(|arena| calmed(arena, &half_a_head()))
-}
-
-/// Requests whose bodies never come, on all streams of each connection.
-fn half_open() -> Vec<u8> {
+script_pattern! {
+    /// Requests whose bodies never come, on all streams of each connection.
+    h2_half_open_streams, "R.U.D.Y. over HTTP/2", squat 20,
     script(streams(100).map(|stream| frame(HEADERS, END_HEADERS, stream, &post(b"/slow"))))
-}
-
-/// Thousands of streams that are left half open.
-pub(crate) fn h2_half_open_streams() -> Pattern {
-    pattern("h2_half_open_streams", "R.U.D.Y. over HTTP/2", |arena| {
-        arena.squat(20, &half_open(), b"");
-    })
-    .outcome(|arena| calmed(arena, &half_open()))
 }
