@@ -37,12 +37,12 @@ pub(crate) struct Caller {
 impl Visitor {
     /// The caller of a request with this `Authorization` header; `None` if it has no rights here.
     pub(crate) fn caller(&self, authorization: Option<&[u8]>) -> Option<Caller> {
-        let uid = self.uid;
         let brought = self.tokens.iter().filter(|(_, token)| token.is_in(authorization));
         if let Some(right) = brought.map(|(right, _)| *right).max() {
             let right = self.right.map_or(right, |own| own.max(right));
             let who = format!("the token from {}", self.who);
-            return Some(Caller { who, uid, right, standing: CallerStanding::Known });
+            // The user is not the author: a route may lead here, and then it is Weir's own.
+            return Some(Caller { who, uid: None, right, standing: CallerStanding::Known });
         }
         if authorization.is_some() && !self.tokens.is_empty() {
             // A request with a wrong token is refused, even if one without a token is not.
@@ -52,7 +52,7 @@ impl Visitor {
             CallerStanding::Unproven => CallerStanding::Anonymous,
             shown => shown,
         };
-        Some(Caller { who: self.who.clone(), uid, right: self.right?, standing })
+        Some(Caller { who: self.who.clone(), uid: self.uid, right: self.right?, standing })
     }
 
     /// Returns true if a token could give more rights.
@@ -105,6 +105,11 @@ mod tests {
         check(Some(Right::Read), Some("Bearer a-token-for-all"), Some(Right::Admin));
         check(Some(Right::Operate), Some("Bearer a-token-to-look"), Some(Right::Operate));
         check(Some(Right::Read), Some("Bearer another"), None);
+        // Requests with a token may come from anywhere through a route, from Weir's user.
+        let local = Visitor { uid: Some(0), ..visitor(None, tokens()) };
+        assert!(!local.caller(Some(b"Bearer a-token-for-all")).unwrap().is_owner());
+        let owner = Visitor { uid: Some(0), ..visitor(Some(Right::Admin), tokens()) };
+        assert!(owner.caller(None).unwrap().is_owner());
         // Without configured tokens the header is ignored: it may be meant for a proxy in front.
         let open = visitor(Some(Right::Read), Vec::new());
         assert_eq!(open.caller(Some(b"Bearer x")).unwrap().right, Right::Read);

@@ -17,7 +17,7 @@ pub(crate) fn state(endpoint: &EndpointState, now_us: u64) -> OperationalState {
         OperationalState::Down
     } else if endpoint.is_ejected(now_us) {
         OperationalState::Ejected
-    } else if endpoint.admin_state() == AdminState::Draining || endpoint.is_probe_draining() {
+    } else if endpoint.admin_state() == AdminState::Draining || endpoint.is_self_draining() {
         OperationalState::Draining
     } else if endpoint.is_stalled() {
         OperationalState::Stalled

@@ -24,12 +24,17 @@ impl Balancer {
         self.change(index, now_us, |state| state.set_agent_health(health));
     }
 
-    /// Records whether an endpoint answers its probes so that it takes only exchanges that are bound
-    /// to it. Returns true if that has changed.
+    /// Records that an endpoint answers its probes so that it takes only exchanges that are bound to
+    /// it, or does so no longer. Returns true if that has changed.
     pub fn set_probe_draining(&self, index: usize, is_probe_draining: bool, now_us: u64) -> bool {
         let before = self.endpoint(index).is_some_and(EndpointState::is_probe_draining);
         self.change(index, now_us, |state| state.set_probe_draining(is_probe_draining));
         before != is_probe_draining
+    }
+
+    /// Records that an endpoint's agent gives it no weight, or does so no longer.
+    pub fn set_agent_draining(&self, index: usize, is_agent_draining: bool, now_us: u64) {
+        self.change(index, now_us, |state| state.set_agent_draining(is_agent_draining));
     }
 
     /// Sets the operator's admin state of an endpoint.

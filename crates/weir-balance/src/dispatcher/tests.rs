@@ -360,6 +360,31 @@ fn the_verdict_of_an_agent_holds_beside_that_of_the_probes() {
 }
 
 #[test]
+fn endpoints_that_are_out_by_their_own_word_neither_begin_nor_prevent_panic() {
+    // Five of ten are out by their agents, and one of the others fails its probes.
+    let settings = Settings { panic_percent: 50, ..Settings::new(PolicyKind::RoundRobin) };
+    let pool = Balancer::new(settings, (0..10).map(|number| member(number, 1, None)).collect());
+    for index in 0..5 {
+        pool.set_agent_health(index, Health::Unhealthy, 1);
+    }
+    pool.set_health(9, Health::Unhealthy, 1);
+    assert!(!pool.is_panicking());
+    // One by one the rest fail, and the last drains by its own word.
+    for index in 5..8 {
+        pool.set_health(index, Health::Unhealthy, 1);
+    }
+    pool.set_agent_draining(8, true, 1);
+    assert!(pool.is_panicking());
+    let tried = Tried::new();
+    for _ in 0..8 {
+        let Arrival::Dispatched(slot) = pool.arrive(&Request::new(1, 1, &tried)) else {
+            panic!("probes are ignored")
+        };
+        assert!(!(0..5).contains(&slot.index()) && slot.index() != 8, "{}", slot.index());
+    }
+}
+
+#[test]
 fn an_endpoint_that_drains_for_its_probes_takes_only_what_is_bound_to_it() {
     let pool = pool(PolicyKind::RoundRobin, None, false, 2);
     assert!(pool.set_probe_draining(0, true, 1) && !pool.set_probe_draining(0, true, 1));

@@ -180,11 +180,13 @@ impl Picker {
 
     /// Decides anew whether probes are ignored, from the current health and admin states. They
     /// are if too few endpoints of the first tier are healthy and none of a later tier is: a
-    /// healthy endpoint of a later tier stands in for the first.
+    /// healthy endpoint of a later tier stands in for the first. Endpoints that are out by an order
+    /// or by their own word do not count: they take nothing even then.
     pub(crate) fn refresh_panic(&self) {
         let first = self.members.iter().map(|member| member.tier).min();
-        let ready =
-            self.members.iter().filter(|member| member.state.admin_state() == AdminState::Ready);
+        let ready = self.members.iter().filter(|member| {
+            member.state.admin_state() == AdminState::Ready && !member.state.is_out_by_itself()
+        });
         let (mut all, mut healthy, mut spare) = (0, 0, 0);
         for member in ready {
             let own = usize::from(member.state.health() == Health::Healthy);

@@ -34,6 +34,13 @@ const WAS_IN_USE: u32 = 256;
 const AGENT_DOWN: u32 = 512;
 /// Flag: the endpoint answers its probes so that it takes only exchanges that are bound to it.
 const PROBE_DRAINING: u32 = 1024;
+/// Flag: the endpoint's agent gives it no weight, so that it takes only exchanges that are bound to
+/// it.
+const AGENT_DRAINING: u32 = 2048;
+
+/// The flags of an endpoint that takes no exchange but those that are bound to it, even if probes are
+/// ignored.
+const OUT: u32 = UNRESOLVED | AGENT_DOWN | PROBE_DRAINING | AGENT_DRAINING | DRAINING | MAINTENANCE;
 
 /// The value of the limit that means no limit.
 const NO_LIMIT: u32 = u32::MAX;
@@ -237,6 +244,23 @@ impl EndpointState {
         self.has(PROBE_DRAINING)
     }
 
+    /// Returns true if the endpoint's agent gives it no weight.
+    pub fn is_agent_draining(&self) -> bool {
+        self.has(AGENT_DRAINING)
+    }
+
+    /// Returns true if the endpoint itself, by its probes or its agent, says that it takes only
+    /// exchanges that are bound to it.
+    pub fn is_self_draining(&self) -> bool {
+        self.has(PROBE_DRAINING | AGENT_DRAINING)
+    }
+
+    /// Returns true if the endpoint is out of use by the word of its agent, or drains by its own:
+    /// like an order, that holds even if probes are ignored.
+    pub(crate) fn is_out_by_itself(&self) -> bool {
+        self.has(AGENT_DOWN | PROBE_DRAINING | AGENT_DRAINING)
+    }
+
     /// The operator's admin state.
     pub fn admin_state(&self) -> AdminState {
         let flags = self.flags.load(Ordering::Relaxed);
@@ -272,9 +296,7 @@ impl EndpointState {
 
     /// Returns true if the endpoint is resolved and healthy, and the operator lets it take exchanges.
     pub(crate) fn is_ready(&self) -> bool {
-        let excluded =
-            UNRESOLVED | UNHEALTHY | AGENT_DOWN | PROBE_DRAINING | DRAINING | MAINTENANCE;
-        self.flags.load(Ordering::Relaxed) & excluded == 0
+        self.flags.load(Ordering::Relaxed) & (UNHEALTHY | OUT) == 0
     }
 
     fn has(&self, flag: u32) -> bool {
@@ -284,8 +306,7 @@ impl EndpointState {
     /// Returns true if any exchange may be sent to the endpoint, limits aside. With `panic`, the
     /// verdict of the probes is ignored.
     pub(crate) fn is_usable(&self, now_us: u64, panic: bool) -> bool {
-        let flags = UNRESOLVED | AGENT_DOWN | PROBE_DRAINING | DRAINING | MAINTENANCE;
-        self.is_clear_of(flags, now_us, panic)
+        self.is_clear_of(OUT, now_us, panic)
     }
 
     /// Returns true if an exchange that is bound to the endpoint may be sent to it, limits aside.
@@ -316,6 +337,11 @@ impl EndpointState {
     /// Returns true if it changed that the endpoint drains for its probes.
     pub(crate) fn set_probe_draining(&self, is_probe_draining: bool) -> bool {
         self.set(PROBE_DRAINING, if is_probe_draining { PROBE_DRAINING } else { 0 })
+    }
+
+    /// Returns true if it changed that the agent gives the endpoint no weight.
+    pub(crate) fn set_agent_draining(&self, is_agent_draining: bool) -> bool {
+        self.set(AGENT_DRAINING, if is_agent_draining { AGENT_DRAINING } else { 0 })
     }
 
     /// Returns true if the admin state changed.

@@ -281,10 +281,10 @@ pub(crate) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
 pub(crate) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
     match address {
         EndpointAddress::Name(name, port) => Err(format!(
-            "the address to probe must be an IP address or `unix:/path`, not the name `{name}`; for another port, write `port={port}` in `check`"
+            "the address to ask must be an IP address or `unix:/path`, not the name `{name}`; for another port, write `port={port}` in `check` or `agent_check`"
         )),
         EndpointAddress::Service(name) => Err(format!(
-            "the address to probe must be an IP address or `unix:/path`, not the service `{name}`"
+            "the address to ask must be an IP address or `unix:/path`, not the service `{name}`"
         )),
         EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Ok(()),
     }

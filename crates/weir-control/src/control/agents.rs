@@ -20,6 +20,9 @@ use crate::health::health_log::{EndpointName, HealthChange, HealthState};
 /// The shortest time between two lines about an agent.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
 
+/// The agents that are asked, with their tasks.
+type Asked = HashMap<EndpointName, (AgentTarget, AbortHandle)>;
+
 /// Asks the agents of the configuration in effect, each on a task of its own, as long as the
 /// sender of targets exists.
 pub(crate) async fn follow(
@@ -27,7 +30,7 @@ pub(crate) async fn follow(
     operations: Arc<Operations>,
     say: fn(Severity, &str),
 ) {
-    let mut asked: HashMap<EndpointName, (AgentTarget, AbortHandle)> = HashMap::new();
+    let mut asked = Asked::new();
     loop {
         let wanted = targets.borrow_and_update().clone();
         let mut before = std::mem::take(&mut asked);
@@ -37,8 +40,11 @@ pub(crate) async fn follow(
             let kept = match known {
                 Some((same, task)) if same == target => task,
                 other => {
-                    if let Some((_, task)) = other {
+                    if let Some((old, task)) = other {
                         task.abort();
+                        if !old.asks_of_the_same(&target) {
+                            forget(operations.process(), &of);
+                        }
                     }
                     let watched = watch_agent(target.clone(), operations.clone(), say);
                     tokio::spawn(watched).abort_handle()
@@ -46,10 +52,10 @@ pub(crate) async fn follow(
             };
             asked.insert(of, (target, kept));
         }
-        for (of, (_, task)) in before {
+        for (_, task) in before.into_values() {
             task.abort();
-            set_health(operations.process(), &of, Health::Healthy);
         }
+        forget_all_but(operations.process(), &asked);
         if targets.changed().await.is_err() {
             for (_, task) in asked.values() {
                 task.abort();
@@ -62,7 +68,6 @@ pub(crate) async fn follow(
 /// Asks the agent of an endpoint until the task is aborted.
 async fn watch_agent(target: AgentTarget, operations: Arc<Operations>, say: fn(Severity, &str)) {
     let name = format!("agent of {}/{}", target.of.pool, target.of.endpoint);
-    let mut drained = false;
     let mut trouble = AgentTrouble { name: name.clone(), is_told: false, told_at: None, say };
     loop {
         let began = Instant::now();
@@ -75,7 +80,7 @@ async fn watch_agent(target: AgentTarget, operations: Arc<Operations>, say: fn(S
                     .ok_or_else(|| "it says nothing that is known".to_owned()),
             };
             trouble.note(match answer {
-                Ok(answer) => apply(&target, &answer, &operations, &name, &mut drained).await,
+                Ok(answer) => apply(&target, &answer, &operations, &name).await,
                 Err(reason) => Err(reason),
             });
         }
@@ -122,7 +127,6 @@ async fn apply(
     answer: &AgentAnswer,
     operations: &Operations,
     who: &str,
-    drained: &mut bool,
 ) -> Result<(), String> {
     let process = operations.process();
     if let Some(health) = answer.health
@@ -142,18 +146,51 @@ async fn apply(
     }
     let served = operations.served();
     let (pool, endpoint) = (&*target.of.pool, &*target.of.endpoint);
+    let own_weight = served.own_weight(pool, endpoint);
+    if let Some(drains) = answer.drains(own_weight) {
+        set_draining(process, &target.of, drains);
+    }
     let Some(now) = served.endpoint(pool, endpoint) else { return Ok(()) };
-    let file = served.in_file(pool, endpoint).unwrap_or(now);
-    let mut drains = *drained;
-    let set = answer.change(now, file, &mut drains);
+    let set = answer.change(now, own_weight);
     if set != EndpointOverride::default() {
         let (pool, endpoint) = (pool.to_owned(), endpoint.to_owned());
         let change = Change::Endpoint { pool, endpoint, set };
         let made = operations.change(who, &change, Trial::Real).await;
         made.map_err(|refusal| refusal.message)?;
     }
-    *drained = drains;
     Ok(())
+}
+
+/// Records that an agent gives its endpoint no weight, or does so no longer.
+fn set_draining(process: &Process, of: &EndpointName, drains: bool) {
+    let snapshot = process.snapshot();
+    if let Some((pool, endpoint)) = snapshot.endpoint(&of.pool, &of.endpoint) {
+        let now_us = process.balance_clock(Instant::now());
+        pool.balancer.set_agent_draining(endpoint, drains, now_us);
+    }
+}
+
+/// Forgets what an agent said.
+fn forget(process: &Process, of: &EndpointName) {
+    set_health(process, of, Health::Healthy);
+    set_draining(process, of, false);
+}
+
+/// Forgets what the agents of endpoints that have none now said, also to the process before this one.
+fn forget_all_but(process: &Process, asked: &Asked) {
+    for pool in &process.snapshot().pools {
+        for index in 0..pool.balancer.len() {
+            let said = pool.balancer.endpoint(index).is_some_and(|state| {
+                state.agent_health() == Health::Unhealthy || state.is_agent_draining()
+            });
+            if said
+                && let Some(of) = EndpointName::of(pool, index)
+                && !asked.contains_key(&of)
+            {
+                forget(process, &of);
+            }
+        }
+    }
 }
 
 /// Records the verdict of an agent. Returns that of the probes, if the agent's is another one than

@@ -45,6 +45,13 @@ impl Served {
         pool_of(&self.file, pool)?.endpoints.iter().find(|own| own.name == *name)
     }
 
+    /// The weight that the file gives a server; `None` if its weight is not of the file: that of an
+    /// added server, or of a service's records.
+    pub(crate) fn own_weight(&self, pool: &str, name: &str) -> Option<u32> {
+        let own = self.in_file(pool, name)?;
+        (!matches!(own.address, model::EndpointAddress::Service(_))).then_some(own.weight)
+    }
+
     /// The address that `name` stands for, if it names one of the addresses of a DNS name.
     pub fn addressed(&self, pool: &str, name: &str) -> Option<Addressed> {
         Addressed::named(name, pool_of(&self.config, pool)?, pool_of(&self.live, pool)?)

@@ -2,12 +2,12 @@
 //! in one line how the server is. What is done about it is in `control/agents.rs`.
 
 use std::io;
-use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use weir_balance::{AdminState, Health};
 use weir_config::Config;
+use weir_config::defaults::MAX_WEIGHT;
 use weir_config::model::{
     AgentCheck, Endpoint, EndpointAddress, EndpointCheck, EndpointOverride, Limit, Pool,
 };
@@ -15,6 +15,7 @@ use weir_proxy::net::{PeerAddress, socket_name};
 use weir_proxy::process::Process;
 
 use crate::health::health_log::EndpointName;
+use crate::health::probe::at_port;
 
 /// The most bytes of an answer's line.
 const LINE_BYTES: u64 = 1_024;
@@ -29,6 +30,8 @@ pub(crate) struct AgentTarget {
     pub(crate) of: EndpointName,
     pub(crate) check: AgentCheck,
     own: EndpointCheck,
+    /// The address of the endpoint's traffic.
+    of_traffic: EndpointAddress,
 }
 
 /// Returns the endpoints of a configuration that have agents.
@@ -41,6 +44,7 @@ pub(crate) fn targets(config: &Config) -> Vec<AgentTarget> {
             of: EndpointName { pool: name.as_str().into(), endpoint: own.name.as_str().into() },
             check: check.clone(),
             own: own.agent.clone(),
+            of_traffic: own.address.clone(),
         };
         pool.endpoints.iter().filter(asked).map(target).collect::<Vec<_>>()
     };
@@ -93,44 +97,33 @@ impl AgentAnswer {
         }
     }
 
-    /// Returns what differs from the endpoint as it is. `file` is the endpoint of the file;
-    /// `drained` is set while a weight of 0 keeps requests away.
-    pub(crate) fn change(
-        &self,
-        now: &Endpoint,
-        file: &Endpoint,
-        drained: &mut bool,
-    ) -> EndpointOverride {
-        let mut order = self.order;
-        if order.is_some() {
-            *drained = false;
-        }
-        let mut weight = None;
-        if let Some(percent) = self.percent {
-            let scaled = u64::from(file.weight) * u64::from(percent) / 100;
-            let scaled = u32::try_from(scaled).unwrap_or(u32::MAX).min(MOST_WEIGHT);
-            if scaled > 0 {
-                weight = Some(scaled);
-                if *drained && order.is_none() {
-                    order = Some(AdminState::Ready);
-                }
-                *drained = false;
-            } else if order.unwrap_or(now.order) == AdminState::Ready {
-                *drained = true;
-                order = Some(AdminState::Draining);
-            }
-        }
+    /// Returns true if the agent gives the endpoint no weight; `None` if it leaves that as it is. An
+    /// order replaces what it said before.
+    pub(crate) fn drains(&self, own_weight: Option<u32>) -> Option<bool> {
+        let by_order = self.order.map(|_| false);
+        self.percent.map(|_| self.weight(own_weight) == Some(0)).or(by_order)
+    }
+
+    /// The weight that the agent gives the endpoint: a percentage, rounded down, of `own_weight`, or
+    /// nothing. Without an own weight it is known for 0 % only.
+    fn weight(&self, own_weight: Option<u32>) -> Option<u32> {
+        let percent = self.percent?;
+        let own = if percent == 0 { 0 } else { own_weight? };
+        let scaled = u64::from(own) * u64::from(percent) / 100;
+        Some(u32::try_from(scaled).unwrap_or(MAX_WEIGHT).min(MAX_WEIGHT))
+    }
+
+    /// Returns what differs from the endpoint as it is.
+    pub(crate) fn change(&self, now: &Endpoint, own_weight: Option<u32>) -> EndpointOverride {
+        let weight = self.weight(own_weight);
         let now_limit = Limit::from(now.max_conn);
         EndpointOverride {
-            order: order.filter(|order| *order != now.order),
-            weight: weight.filter(|weight| *weight != now.weight),
+            order: self.order.filter(|order| *order != now.order),
+            weight: weight.filter(|weight| *weight > 0 && *weight != now.weight),
             max_conn: self.max_conn.filter(|limit| *limit != now_limit),
         }
     }
 }
-
-/// The highest weight of an endpoint.
-const MOST_WEIGHT: u32 = 65_535;
 
 /// Returns the reason for a verdict: the agent's word, and what it says about it.
 fn said(word: &str, description: &str) -> String {
@@ -148,6 +141,13 @@ fn said(word: &str, description: &str) -> String {
 }
 
 impl AgentTarget {
+    /// Returns true if the other one is the agent of the same machine.
+    pub(crate) fn asks_of_the_same(&self, other: &Self) -> bool {
+        let place =
+            |target: &Self| (target.own.clone(), target.of_traffic.clone(), target.check.port);
+        place(self) == place(other)
+    }
+
     /// The address of the agent; `None` while the endpoint has no address.
     pub(crate) fn address(&self, process: &Process) -> Option<PeerAddress> {
         match &self.own {
@@ -161,12 +161,8 @@ impl AgentTarget {
                 let snapshot = process.snapshot();
                 let (pool, endpoint) = snapshot.endpoint(&self.of.pool, &self.of.endpoint)?;
                 let address = pool.endpoints.get(endpoint)?.address.load_full()?;
-                match (&*address, self.check.port) {
-                    (PeerAddress::Socket(address), Some(port)) => {
-                        Some(PeerAddress::Socket(SocketAddr::new(address.ip(), port)))
-                    }
-                    _ => None,
-                }
+                Some(at_port(&address, Some(self.check.port?)))
+                    .filter(|address| matches!(address, PeerAddress::Socket(_)))
             }
         }
     }
@@ -253,32 +249,36 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_what_differs() {
+    fn a_change_is_what_differs_and_no_weight_is_a_draining_of_its_own() {
         let address = EndpointAddress::Socket("10.0.0.1:80".parse().unwrap());
         let file = Endpoint { weight: 100, ..Endpoint::new("a", address) };
-        let check = |line: &str, now: &Endpoint, drained: bool, expected: &str| {
-            let mut drains = drained;
-            let set = AgentAnswer::parse(line).unwrap().change(now, &file, &mut drains);
+        let check = |line: &str, now: &Endpoint, expected: &str| {
+            let answer = AgentAnswer::parse(line).unwrap();
+            let set = answer.change(now, Some(100));
             let order = set.order.map_or("", AdminState::as_str);
-            let found = format!("{order} {:?} {:?} {drains}", set.weight, set.max_conn);
+            let drains = answer.drains(Some(100));
+            let found = format!("{order} {:?} {:?} {drains:?}", set.weight, set.max_conn);
             assert_eq!(found, expected, "{line}");
         };
-        check("100% up", &file, false, " None None false");
-        check("50%", &file, false, " Some(50) None false");
-        check("0%", &file, false, "draining None None true");
+        check("100% up", &file, " None None Some(false)");
+        check("50%", &file, " Some(50) None Some(false)");
+        check("0%", &file, " None None Some(true)");
         let drained = Endpoint { order: AdminState::Draining, ..file.clone() };
-        check("0%", &drained, true, " None None true");
-        check("30%", &drained, true, "ready Some(30) None false");
         // The operator's order stays.
-        check("30%", &drained, false, " Some(30) None false");
-        check("0%", &drained, false, " None None false");
-        check("ready", &drained, true, "ready None None false");
-        check("ready 0%", &drained, true, " None None true");
-        check("ready 0%", &file, false, "draining None None true");
-        check("maint 0%", &drained, true, "maintenance None None false");
-        check("maint", &file, false, "maintenance None None false");
-        check("maxconn:7", &file, false, " None Some(At(7)) false");
-        check("maxconn:0", &file, false, " None None false");
+        check("30%", &drained, " Some(30) None Some(false)");
+        check("0%", &drained, " None None Some(true)");
+        check("ready", &drained, "ready None None Some(false)");
+        check("ready 0%", &drained, "ready None None Some(true)");
+        check("ready 0%", &file, " None None Some(true)");
+        check("maint 0%", &drained, "maintenance None None Some(true)");
+        check("maint", &file, "maintenance None None Some(false)");
+        check("maxconn:7", &file, " None Some(At(7)) None");
+        check("maxconn:0", &file, " None None None");
+        let half = AgentAnswer::parse("50%").unwrap();
+        assert_eq!(half.change(&file, None), EndpointOverride::default());
+        assert_eq!(half.drains(None), Some(false));
+        // A weight that rounds to nothing is none.
+        assert_eq!((half.drains(Some(1)), half.change(&file, Some(1)).weight), (Some(true), None));
     }
 
     /// Asks an agent that answers with these bytes, and closes the connection if it is told to.

@@ -236,7 +236,7 @@ impl HealthLog {
             state.availability() == Availability::Available
                 && state.health() == Health::Healthy
                 && state.admin_state() == AdminState::Ready
-                && !state.is_probe_draining()
+                && !state.is_self_draining()
                 && !state.is_ejected(now_us)
                 && !state.is_stalled()
         });

@@ -1,5 +1,5 @@
 //! State that a successor would otherwise have to determine again: the keys of TLS session tickets,
-//! the endpoints that are down, ejected or in slow start. It is sent before the successor starts,
+//! the endpoints that are down, draining, ejected or in slow start. It is sent before the successor starts,
 //! and applied before it accepts anything.
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub(crate) struct InheritedState {
     /// The keys as [`weir_proxy::tls::Tickets::save`] writes them.
     #[serde(default)]
     tickets: Zeroizing<Vec<u8>>,
-    /// The endpoints that are down, ejected or in slow start.
+    /// The endpoints that are down, draining by their own word, ejected or in slow start.
     #[serde(default)]
     endpoints: Vec<EndpointStanding>,
 }
 
-/// An endpoint that is down, ejected or in slow start.
+/// An endpoint that is down, drains by its own word, is ejected or in slow start.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct EndpointStanding {
     pool: String,
@@ -38,6 +38,12 @@ struct EndpointStanding {
     /// Set if its agent says that it is down.
     #[serde(default)]
     agent_down: bool,
+    /// Set if its agent gives it no weight.
+    #[serde(default)]
+    agent_drains: bool,
+    /// Set if it drains because of the answers to its probes.
+    #[serde(default)]
+    probe_drains: bool,
     /// The end of its ejection, on the machine's monotonic clock, µs.
     #[serde(default)]
     ejected_until_us: Option<u64>,
@@ -70,12 +76,17 @@ impl InheritedState {
                 let agent_down = state.agent_health() == Health::Unhealthy;
                 let slow = pool.balancer.slow_for_us(index, now_us).filter(|_| ejected.is_none());
                 let slow = slow.map(|passed_us| clock.microseconds.saturating_sub(passed_us));
-                if down || agent_down || ejected.is_some() || slow.is_some() {
+                let (agent_drains, probe_drains) =
+                    (state.is_agent_draining(), state.is_probe_draining());
+                let is_out = down || agent_down || agent_drains || probe_drains;
+                if is_out || ejected.is_some() || slow.is_some() {
                     endpoints.push(EndpointStanding {
                         pool: pool.name.to_string(),
                         endpoint: endpoint.name.to_string(),
                         down,
                         agent_down,
+                        agent_drains,
+                        probe_drains,
                         ejected_until_us: ejected,
                         slow_since_us: slow,
                     });
@@ -108,6 +119,12 @@ impl InheritedState {
             }
             if standing.agent_down {
                 pool.balancer.set_agent_health(index, Health::Unhealthy, now_us);
+            }
+            if standing.agent_drains {
+                pool.balancer.set_agent_draining(index, true, now_us);
+            }
+            if standing.probe_drains {
+                pool.balancer.set_probe_draining(index, true, now_us);
             }
             if let Some(until_us) = standing.ejected_until_us {
                 let until_us = process.balance_clock(clock.instant(until_us));

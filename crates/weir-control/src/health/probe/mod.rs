@@ -329,7 +329,7 @@ impl ProbeTarget {
 }
 
 /// Returns an address with this port, if one is given.
-fn at_port(address: &PeerAddress, port: Option<u16>) -> PeerAddress {
+pub(super) fn at_port(address: &PeerAddress, port: Option<u16>) -> PeerAddress {
     match (address, port) {
         (PeerAddress::Socket(address), Some(port)) => {
             PeerAddress::Socket(SocketAddr::new(address.ip(), port))
