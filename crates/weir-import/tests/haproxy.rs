@@ -51,6 +51,15 @@ fn config(imported: Imported) -> Config {
 }
 
 /// Returns the word and the reason for the first line that begins with this text.
+/// The statuses of the responses that a configuration's first listener gives itself, in order.
+fn statuses(config: &Config) -> Vec<u16> {
+    let status = |route: &Route| match &route.action {
+        Action::Respond(respond) => Some(respond.status),
+        _ => None,
+    };
+    config.listeners[0].default.iter().filter_map(status).collect()
+}
+
 fn outcome<'c>(coverage: &'c Coverage, directive: &str) -> (&'static str, &'c str) {
     let entry = coverage.entries.iter().find(|entry| entry.directive.starts_with(directive));
     let entry = entry.unwrap_or_else(|| panic!("no {directive} in\n{}", coverage.text()));

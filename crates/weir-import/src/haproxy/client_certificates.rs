@@ -6,7 +6,7 @@ use weir_config::syntax::tree::Directive;
 
 use super::convert::HaproxyConverter;
 use super::expressions::{SampleText, SampleType};
-use super::sample::SampleCall;
+use super::sample::{SampleCall, SampleExpression};
 use crate::native::NativeLine;
 
 /// The clients that a `bind` gives a connection.
@@ -145,6 +145,18 @@ pub(super) fn certificate_fetch(
     }))
 }
 
+/// Returns the reason why a condition on `ssl_c_verify` has no conversion, if there is one: OpenSSL
+/// has several numbers where Weir knows one reason.
+pub(super) fn unknown_error(
+    expression: &SampleExpression,
+    patterns: &[String],
+) -> Option<&'static str> {
+    let is_verify = expression.fetch.name == "ssl_c_verify";
+    let is_known = |pattern: &String| pattern == "0";
+    (is_verify && !patterns.iter().all(is_known))
+        .then_some("the numbers of OpenSSL's errors are not all known here: compare with 0 alone")
+}
+
 /// Returns the number of the error of a verification, 0 without one.
 fn verify_number(text: SampleText) -> SampleText {
     let found = ERRORS.iter().fold(text, |text, (reason, number)| {
@@ -168,12 +180,15 @@ fn name_part(source: &str, call: &SampleCall) -> Result<SampleText, String> {
             "write one part of the name, as in `{name}(CN)`, or `{name}(,0,rfc2253)`"
         ));
     }
-    // The text has the last part of the name first, where HAProxy takes the first one. Values with
-    // escaped characters are left out, lest a part of them is taken for a whole one.
+    // The text has the last part of the name first, where HAProxy takes the first one.
     let before = r"(?:(?:[^\\,+]|\\.)*[,+])*";
-    let found = format!(r"(?s)^{before}(?i:{part})=([^\\,+]*)(?:[,+].*)?$");
+    let found = format!(r"(?s)^{before}(?i:{part})=((?:[^\\,+]|\\.)*)(?:[,+].*)?$");
     Ok(SampleText::text(source)
         .step(&["regsub", &found, r"=\1"])
         .step(&["regsub", "(?s)^[^=].*$", ""])
-        .step(&["regsub", "^=", ""]))
+        // Characters beyond ASCII are written as numbers, and such a value is not known.
+        .step(&["regsub", r"(?s)^.*\\[0-9A-Fa-f]{2}.*$", ""])
+        .step(&["regsub", r"(?s)\\(.)", r"\1", "g"])
+        // Without the part there is no value.
+        .step(&["field", "2", "=", "0"]))
 }

@@ -366,7 +366,9 @@ fn plain_fetch(name: &str) -> Option<SampleText> {
         "fe_name" => text("${listener}"),
         "be_name" => text("${pool}"),
         // A body in chunks has no length before it ends.
-        "req.body_size" => SampleText::new("${http_content_length}", Number).step(&["add", "0"]),
+        "req.body_size" => SampleText::new("${http_content_length}", Number)
+            .step(&["add", "0"])
+            .step(&["default", "0"]),
         "always_true" => SampleText::new("1", SampleType::Boolean),
         "always_false" => SampleText::new("0", SampleType::Boolean),
         "http_first_req" => {

@@ -334,7 +334,9 @@ impl HaproxyConverter<'_> {
         }
         let (mut files, mut known, mut has_more) = (Vec::new(), HashSet::new(), false);
         let asks = |entry: &String| {
-            ["verify ", "ca-file ", "crl-file "].iter().any(|word| entry.contains(word))
+            let mut words =
+                entry.split(|letter: char| letter.is_whitespace() || "[]".contains(letter));
+            words.any(|word| matches!(word, "verify" | "ca-file" | "crl-file"))
         };
         if lines.iter().any(asks) {
             return Err(format!(

@@ -15,6 +15,7 @@ use super::frontends::ForwardedHeader;
 use super::patterns;
 use super::scope::{CHANGED, ChangedResponse, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
+use super::statistics_route;
 use crate::native::NativeLine;
 
 /// A line of a route's block, and where it holds.
@@ -438,7 +439,8 @@ impl HaproxyConverter<'_> {
     /// many.
     fn room_for_rules(&mut self, of: &BackendUse, state: &RulePosition) -> bool {
         let rules = ["http-request", "http-response", "redirect", "acl", "use-server"];
-        let count = self.sections.count_of(of.backend, &rules);
+        let count = self.sections.count_of(of.backend, &rules)
+            + self.sections.count_of(of.backend, &statistics_route::KEYWORDS);
         self.room_for_routes(count + state.request.len() + state.response.len() + 1)
             && self.room_for_inherited(of.backend)
             && self.room_for_condition(state.size())
@@ -532,11 +534,14 @@ impl HaproxyConverter<'_> {
             &mut ResponseRulesOf { section: backend, scope: &mut scope, drafts: &mut *drafts };
         let response = self.response_rules("http-response", rules);
         let changed = rules.scope.clone();
-        if self.sections.count_of(backend, &["http-after-response"]) > 0 {
+        let has_after = self.sections.count_of(backend, &["http-after-response"]) > 0;
+        if has_after {
             self.changed_by_frontend(state, &mut rules.scope.changed_response);
         }
         let after = self.response_rules("http-after-response", rules);
-        self.set_by_backends.extend(rules.scope.other_variables(&changed));
+        if has_after {
+            self.set_by_backends.extend(rules.scope.other_variables(&changed));
+        }
         // Responses of rules for responses were put before all others.
         let replacing = drafts.len() - asked;
         known += replacing;

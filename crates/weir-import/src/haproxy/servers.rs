@@ -186,7 +186,13 @@ impl ServerOptions {
         }
         let at: std::net::SocketAddr = match (address.parse(), &tracked.address) {
             (Ok(at), _) => at,
-            (Err(_), Some(own)) => format!("{own}:{}", tracked.check.port.unwrap_or(0))
+            // A server with a name is probed at its own port where its check has none.
+            (Err(_), Some(own)) => tracked
+                .check
+                .port
+                .map(|port| format!("{own}:{port}"))
+                .or_else(|| Some(format!("{own}:{}", address.rsplit_once(':')?.1)))
+                .unwrap_or_default()
                 .parse()
                 .map_err(|_| "the address that it tracks is not an IP address".to_owned())?,
             (Err(_), None) => {

@@ -40,11 +40,20 @@ impl HaproxyConverter<'_> {
     /// Converts such a section.
     pub(super) fn statistics(&mut self, id: SectionId) -> Vec<Directive> {
         let sections = self.sections;
-        let changes = sections.every(id, "stats admin").into_iter().any(|line| {
+        let held = self.stats_lines(id);
+        let of = |keyword: &str| -> Vec<LineId> {
+            held.iter().copied().filter(|line| sections.keyword(*line) == keyword).collect()
+        };
+        if ["stats http-request", "stats scope"].iter().any(|keyword| !of(keyword).is_empty()) {
+            let reason = "`stats http-request` and `stats scope` have no conversion, and without them everyone could read all of it: write `stats auth USER:PASSWORD`";
+            self.refuse_section(id, reason);
+            return Vec::new();
+        }
+        let changes = of("stats admin").into_iter().any(|line| {
             matches!((sections.word(line, 0), sections.word(line, 1)), ("if", "TRUE"))
                 && sections.words(line).len() == 2
         });
-        let passwords = sections.every(id, "stats auth");
+        let passwords = of("stats auth");
         let role =
             if changes && !passwords.is_empty() { StatsRole::Operate } else { StatsRole::Read };
         let roles: Vec<Directive> =

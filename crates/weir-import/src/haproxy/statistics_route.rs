@@ -13,7 +13,7 @@ use super::values;
 use crate::native::NativeLine;
 
 /// The keywords that HAProxy has for the page. Each of them enables it.
-const KEYWORDS: [&str; 14] = [
+pub(super) const KEYWORDS: [&str; 14] = [
     "stats admin",
     "stats auth",
     "stats bind-process",
@@ -62,7 +62,7 @@ struct PageForm {
 impl HaproxyConverter<'_> {
     /// Returns the lines of `stats` that hold in a section: its own, or else those that it
     /// inherits.
-    fn stats_lines(&self, id: SectionId) -> Vec<LineId> {
+    pub(super) fn stats_lines(&self, id: SectionId) -> Vec<LineId> {
         let sections = self.sections;
         let mut own: Vec<LineId> =
             KEYWORDS.iter().flat_map(|keyword| sections.own(id, keyword)).copied().collect();
@@ -90,9 +90,8 @@ impl HaproxyConverter<'_> {
         drafts: &mut Vec<RouteDraft>,
     ) {
         let lines = self.stats_lines(id);
-        let of_frontend = id != state.frontend && lines == self.stats_lines(state.frontend);
         // A backend that inherits the page of its frontend never sees a request for it.
-        if lines.is_empty() || of_frontend {
+        if lines.is_empty() || id != state.frontend && lines == self.stats_lines(state.frontend) {
             return;
         }
         let page = self.stats_page(&lines);

@@ -1,5 +1,5 @@
-//! `track BACKEND/SERVER`: the server is probed for itself, at the address and with the check of the
-//! server that it tracks.
+//! `track BACKEND/SERVER`: the server is probed for itself, at the address and with the check of
+//! the server that it tracks.
 
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::sections::{LineId, SectionId};
@@ -59,7 +59,7 @@ impl HaproxyConverter<'_> {
             }
             None => (id, text),
         };
-        let lines = self.sections.own(backend, "server").len();
+        let lines = self.sections.count_of(backend, &["default-server", "server"]);
         if !self.room_for_reading(lines + 1) {
             return Err(TOO_LARGE.to_owned());
         }

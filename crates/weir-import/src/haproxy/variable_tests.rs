@@ -3,6 +3,7 @@
 
 use weir_config::source::SourceSpan;
 
+use super::client_certificates::unknown_error;
 use super::conditions::{AclTest, Criterion};
 use super::convert::HaproxyConverter;
 use super::expressions::SampleType;
@@ -45,6 +46,9 @@ impl HaproxyConverter<'_> {
             },
         };
         let mut sample = sample?;
+        if let Some(reason) = unknown_error(&expression, &criterion.patterns) {
+            return Err(reason.to_owned());
+        }
         if sample.text.is_empty() && sample.steps.is_empty() {
             // A variable that was not set matches nothing.
             return Ok(AclTest::Always(false));

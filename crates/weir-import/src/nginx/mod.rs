@@ -85,9 +85,16 @@ pub(crate) fn import(
     let ((directives, coverage), lints) = if is_long {
         // Each needs the tree alone.
         std::thread::scope(|scope| {
-            let lints = scope.spawn(|| lints::find(&tree));
+            let beside = std::thread::Builder::new().spawn_scoped(scope, || lints::find(&tree));
             let converted = convert();
-            (converted, lints.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            let lints = match beside {
+                Ok(beside) => {
+                    beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                }
+                // The system gives no thread.
+                Err(_) => lints::find(&tree),
+            };
+            (converted, lints)
         })
     } else {
         (convert(), lints::find(&tree))

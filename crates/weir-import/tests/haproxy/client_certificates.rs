@@ -48,11 +48,22 @@ fn demands_that_weir_lacks_are_refused() {
     check(&format!("verify required {all}"), "write `verify optional`");
     let directory = tempfile::tempdir().unwrap();
     let list = directory.path().join("list");
-    std::fs::write(&list, "a.pem [verify required ca-file /ca.pem] a.test\n").unwrap();
-    let list = list.display();
-    let imported = proxies(&format!("bind 127.0.0.1:3 ssl crt-list {list}"), "");
-    let (word, reason) = outcome(&imported.coverage, "bind 127.0.0.1:3");
-    assert!(word == "refused" && reason.contains("address of its own"), "{word} {reason}");
+    for options in ["verify required ca-file /ca.pem", "verify\trequired ca-file\t/ca.pem"] {
+        std::fs::write(&list, format!("a.pem [{options}] a.test\n")).unwrap();
+        let bind = format!("bind 127.0.0.1:3 ssl crt-list {}", list.display());
+        let imported = proxies(&bind, "");
+        let (word, reason) = outcome(&imported.coverage, "bind 127.0.0.1:3");
+        assert!(word == "refused" && reason.contains("address of its own"), "{word} {reason}");
+    }
+}
+
+#[test]
+fn numbers_of_errors_that_are_not_known_are_refused() {
+    for (pattern, expected) in [("0", "honoured"), ("18", "refused"), ("0 21", "refused")] {
+        let imported = proxies(&format!("http-request deny if {{ ssl_c_verify {pattern} }}"), "");
+        let (word, reason) = outcome(&imported.coverage, "http-request deny");
+        assert_eq!(word, expected, "{pattern}: {reason}");
+    }
 }
 
 #[test]

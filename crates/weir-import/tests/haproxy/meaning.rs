@@ -1,9 +1,9 @@
 //! The meaning of lines in HAProxy where the differential suite cannot see it.
 
-use weir_config::model::{Action, AdminAccess, Policy, Probe, Role};
+use weir_config::model::{AdminAccess, Policy, Probe, Role};
 use weir_import::{HaproxyVersion, haproxy_bytes};
 
-use super::{config, outcome, proxies, text};
+use super::{config, outcome, proxies, statuses, text};
 
 /// A `listen` with these lines, whose servers use TLS.
 fn listen(lines: &str) -> weir_import::Imported {
@@ -108,15 +108,7 @@ fn a_frontend_that_closes_connections_to_servers_says_that_they_stay_open() {
 fn a_rejected_client_does_not_get_the_page_of_the_monitor() {
     let lines = "monitor-uri /alive\n tcp-request connection reject if { src 10.0.0.0/8 }";
     let config = config(proxies(lines, ""));
-    let statuses: Vec<u16> = config.listeners[0]
-        .default
-        .iter()
-        .filter_map(|route| match &route.action {
-            Action::Respond(respond) => Some(respond.status),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(statuses[..2], [444, 200]);
+    assert_eq!(statuses(&config)[..2], [444, 200]);
 }
 
 #[test]

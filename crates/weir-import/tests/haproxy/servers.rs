@@ -51,7 +51,7 @@ fn a_server_that_tracks_another_has_its_check() {
         text(&format!(
             "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
              frontend f\n bind 127.0.0.1:1\n use_backend b if {{ path /b }}\n default_backend a\n\
-             backend a\n option httpchk GET /alive\n server x 10.0.0.1:80 check inter 7s\n server plain 10.0.0.3:80\n server named host.test:80 check\n\
+             backend a\n option httpchk GET /alive\n server x 10.0.0.1:80 check inter 7s\n server plain 10.0.0.3:80\n server named host.test:80 check\n server moved host.test:80 check addr 10.0.0.9\n\
              backend b\n option httpchk GET /own\n server y 10.0.0.2:81 {server}\n"
         ))
     };
@@ -66,6 +66,12 @@ fn a_server_that_tracks_another_has_its_check() {
     assert_eq!(without_port(&a.check), without_port(&b.check));
     let at = weir_config::endpoint_address("10.0.0.1:80").unwrap();
     assert_eq!(b.endpoints[0].check, EndpointCheck::At(at));
+    // Of a server with a name and an address for probes alone, the port is that of its traffic.
+    let imported = pools("track a/moved");
+    assert_eq!(outcome(&imported.coverage, "server y").0, "differently");
+    let check = config(imported).pools.into_iter().find(|pool| pool.name == "b").unwrap();
+    let at = weir_config::endpoint_address("10.0.0.9:80").unwrap();
+    assert_eq!(check.endpoints[0].check, EndpointCheck::At(at));
     for (server, expected) in [
         ("track a/plain", "no `check`"),
         ("track a/none", "no server `a/none`"),

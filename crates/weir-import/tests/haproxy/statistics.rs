@@ -2,7 +2,7 @@
 
 use weir_config::model::{Action, AdminAccess, Role};
 
-use super::{config, outcome, proxies, text};
+use super::{config, outcome, proxies, statuses, text};
 
 #[test]
 fn the_statistics_page_beside_requests_is_a_route() {
@@ -39,15 +39,7 @@ fn a_page_that_cannot_be_guarded_is_closed() {
         assert_eq!(outcome(&imported.coverage, refused).0, "refused", "{lines}");
         let config = config(imported);
         assert!(config.admin.is_empty(), "{lines}");
-        let statuses: Vec<u16> = config.listeners[0]
-            .default
-            .iter()
-            .filter_map(|route| match &route.action {
-                Action::Respond(respond) => Some(respond.status),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(statuses, [403], "{lines}");
+        assert_eq!(statuses(&config), [403], "{lines}");
     }
 }
 
@@ -68,4 +60,25 @@ fn pages_with_the_same_users_share_an_address() {
     assert_eq!(admin.iter().map(|one| one.roles.len()).collect::<Vec<_>>(), [0, 1], "{native}");
     // The lines of a section replace those of `defaults` as a whole.
     assert!(native.contains("/haproxy?stats"), "{native}");
+}
+
+#[test]
+fn a_section_for_statistics_alone_is_guarded_as_a_page_is() {
+    let section = |lines: &str| {
+        text(&format!(
+            "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n stats auth guest:guest\n\
+             listen stats\n bind 127.0.0.1:9\n stats enable\n {lines}\n\
+             frontend f\n bind 127.0.0.1:1\n default_backend b\nbackend b\n server s 127.0.0.1:3\n"
+        ))
+    };
+    for guard in ["stats http-request deny unless { src 10.0.0.0/8 }", "stats scope ."] {
+        let imported = section(guard);
+        assert_eq!(outcome(&imported.coverage, "bind 127.0.0.1:9").0, "refused", "{guard}");
+        assert!(config(imported).admin.iter().all(|one| one.roles.len() == 1), "{guard}");
+    }
+    // The users of the section replace those of `defaults`, who cannot change anything.
+    let imported = section("stats auth admin:x\n stats admin if TRUE");
+    let native = imported.native();
+    assert!(native.contains("role operate password=admin:x"), "{native}");
+    assert!(!native.contains("operate password=guest"), "{native}");
 }

@@ -210,9 +210,9 @@ impl Plot {
         self.draw_marks(out, x);
     }
 
-    /// Draws the vertical lines. After a change for the worse curves are high, before it low: words to
-    /// the right of a line stand at the bottom, words to its left at the top. Words that would run into
-    /// others have a row of their own.
+    /// Draws the vertical lines. After a change for the worse curves are high, before it low: words
+    /// to the right of a line stand at the bottom, words to its left at the top. Words that would
+    /// run into others have a row of their own.
     fn draw_marks(&self, out: &mut String, x: &PlotScale) {
         let bottom = MARGIN[1] + PLOT_HEIGHT;
         let mut placed: Vec<MarkWords> = Vec::new();
