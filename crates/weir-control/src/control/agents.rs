@@ -21,7 +21,7 @@ use crate::health::health_log::{EndpointName, HealthChange, HealthState};
 const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The agents that are asked, with their tasks.
-type Asked = HashMap<EndpointName, (AgentTarget, AbortHandle)>;
+type AskedAgents = HashMap<EndpointName, (AgentTarget, AbortHandle)>;
 
 /// Asks the agents of the configuration in effect, each on a task of its own, as long as the
 /// sender of targets exists.
@@ -30,7 +30,7 @@ pub(crate) async fn follow(
     operations: Arc<Operations>,
     say: fn(Severity, &str),
 ) {
-    let mut asked = Asked::new();
+    let mut asked = AskedAgents::new();
     loop {
         let wanted = targets.borrow_and_update().clone();
         let mut before = std::mem::take(&mut asked);
@@ -177,7 +177,7 @@ fn forget(process: &Process, of: &EndpointName) {
 }
 
 /// Forgets what the agents of endpoints that have none now said, also to the process before this one.
-fn forget_all_but(process: &Process, asked: &Asked) {
+fn forget_all_but(process: &Process, asked: &AskedAgents) {
     for pool in &process.snapshot().pools {
         for index in 0..pool.balancer.len() {
             let said = pool.balancer.endpoint(index).is_some_and(|state| {

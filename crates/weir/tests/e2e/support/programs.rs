@@ -181,24 +181,35 @@ impl Certificate {
         Self { chain, key }
     }
 
-    /// Creates a P-256 certificate with this common name, issued by an authority.
+    /// Creates a P-256 certificate with this common name, issued by an authority. It is valid for 30
+    /// days and a half, so that the number of whole days does not change while a test runs.
     #[allow(dead_code, reason = "not all test binaries have clients with certificates")]
     pub(crate) fn issued(directory: &Directory, name: &str, authority: &Self) -> Self {
         let path = |ending: &str| directory.path().join(format!("client-{name}.{ending}"));
         let (chain, key, request) = (path("pem"), path("key"), path("csr"));
-        let extensions = path("ext");
-        std::fs::write(&extensions, "basicConstraints=CA:FALSE\n").unwrap();
+        let (settings, index) = (path("cnf"), path("index"));
+        let text = format!(
+            "[own]\ndatabase={}\nnew_certs_dir={}\nrand_serial=yes\ndefault_md=sha256\npolicy=any\n\
+             [any]\ncountryName=optional\norganizationName=optional\ncommonName=supplied\n\
+             [leaf]\nbasicConstraints=CA:FALSE\n",
+            index.display(),
+            directory.path().display()
+        );
+        std::fs::write(&settings, text).unwrap();
+        std::fs::write(&index, "").unwrap();
         let ask = format!(
             "req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /C=DE/O=Weir,x/CN={name} -keyout {} -out {}",
             key.display(),
             request.display()
         );
+        let end = Command::new("date").args(["-u", "-d", "+732 hours", "+%Y%m%d%H%M%SZ"]).output();
         let issue = format!(
-            "x509 -req -days 30 -extfile {} -in {} -CA {} -CAkey {} -CAcreateserial -out {}",
-            extensions.display(),
+            "ca -batch -notext -config {} -name own -extensions leaf -in {} -cert {} -keyfile {} -enddate {} -out {}",
+            settings.display(),
             request.display(),
             authority.chain.display(),
             authority.key.display(),
+            String::from_utf8(end.unwrap().stdout).unwrap().trim(),
             chain.display()
         );
         for arguments in [ask, issue] {
