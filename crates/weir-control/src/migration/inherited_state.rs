@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use weir_balance::Health;
+use weir_balance::{Balancer, EndpointState, Health};
 use weir_proxy::process::Process;
 use zeroize::Zeroizing;
 
@@ -35,21 +35,48 @@ struct EndpointStanding {
     /// Set if its probes failed.
     #[serde(default)]
     down: bool,
-    /// Set if its agent says that it is down.
+    /// The other statements of the endpoint about itself.
     #[serde(default)]
-    agent_down: bool,
-    /// Set if its agent gives it no weight.
-    #[serde(default)]
-    agent_drains: bool,
-    /// Set if it drains because of the answers to its probes.
-    #[serde(default)]
-    probe_drains: bool,
+    said: Vec<OwnWord>,
     /// The end of its ejection, on the machine's monotonic clock, µs.
     #[serde(default)]
     ejected_until_us: Option<u64>,
     /// The beginning of its slow start, on the machine's monotonic clock, µs.
     #[serde(default)]
     slow_since_us: Option<u64>,
+}
+
+/// A statement of an endpoint about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum OwnWord {
+    /// Its agent says that it is down.
+    AgentDown,
+    /// Its agent gives it no weight.
+    AgentDrains,
+    /// It answers its probes so that it drains.
+    ProbeDrains,
+}
+
+impl OwnWord {
+    /// The words of an endpoint.
+    fn of(state: &EndpointState) -> Vec<Self> {
+        let words = [
+            (Self::AgentDown, state.agent_health() == Health::Unhealthy),
+            (Self::AgentDrains, state.is_agent_draining()),
+            (Self::ProbeDrains, state.is_probe_draining()),
+        ];
+        words.into_iter().filter_map(|(word, is_said)| is_said.then_some(word)).collect()
+    }
+
+    fn apply(self, balancer: &Balancer, index: usize, now_us: u64) {
+        match self {
+            Self::AgentDown => balancer.set_agent_health(index, Health::Unhealthy, now_us),
+            Self::AgentDrains => balancer.set_agent_draining(index, true, now_us),
+            Self::ProbeDrains => {
+                balancer.set_probe_draining(index, true, now_us);
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for InheritedState {
@@ -73,20 +100,15 @@ impl InheritedState {
                 let until = process.instant(state.ejected_until());
                 let ejected = state.is_ejected(now_us).then(|| clock.microseconds(until));
                 let down = state.probed_health() == Health::Unhealthy;
-                let agent_down = state.agent_health() == Health::Unhealthy;
+                let said = OwnWord::of(state);
                 let slow = pool.balancer.slow_for_us(index, now_us).filter(|_| ejected.is_none());
                 let slow = slow.map(|passed_us| clock.microseconds.saturating_sub(passed_us));
-                let (agent_drains, probe_drains) =
-                    (state.is_agent_draining(), state.is_probe_draining());
-                let is_out = down || agent_down || agent_drains || probe_drains;
-                if is_out || ejected.is_some() || slow.is_some() {
+                if down || !said.is_empty() || ejected.is_some() || slow.is_some() {
                     endpoints.push(EndpointStanding {
                         pool: pool.name.to_string(),
                         endpoint: endpoint.name.to_string(),
                         down,
-                        agent_down,
-                        agent_drains,
-                        probe_drains,
+                        said,
                         ejected_until_us: ejected,
                         slow_since_us: slow,
                     });
@@ -117,14 +139,8 @@ impl InheritedState {
             if standing.down {
                 pool.balancer.set_health(index, Health::Unhealthy, now_us);
             }
-            if standing.agent_down {
-                pool.balancer.set_agent_health(index, Health::Unhealthy, now_us);
-            }
-            if standing.agent_drains {
-                pool.balancer.set_agent_draining(index, true, now_us);
-            }
-            if standing.probe_drains {
-                pool.balancer.set_probe_draining(index, true, now_us);
+            for word in &standing.said {
+                word.apply(&pool.balancer, index, now_us);
             }
             if let Some(until_us) = standing.ejected_until_us {
                 let until_us = process.balance_clock(clock.instant(until_us));

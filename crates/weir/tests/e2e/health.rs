@@ -15,14 +15,14 @@ use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
 
 /// An origin that answers with its name, and on `/up` with a status that its test may change.
-struct Checked {
-    origin: Origin,
+pub(crate) struct Checked {
+    pub(crate) origin: Origin,
     status: Arc<AtomicU16>,
     probes: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Checked {
-    fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str) -> Self {
         let status = Arc::new(AtomicU16::new(200));
         let probes = Arc::new(Mutex::new(Vec::new()));
         let (own, seen) = (status.clone(), probes.clone());
@@ -69,7 +69,7 @@ fn told(weir: &Weir, words: &str) -> String {
 }
 
 /// Returns the names of the servers that answer twenty requests, sorted, each once.
-fn who_answers(weir: &Weir) -> Vec<String> {
+pub(crate) fn who_answers(weir: &Weir) -> Vec<String> {
     let mut client = Client::connect(weir.address());
     let mut names: Vec<_> = (0..20).map(|_| client.ask("/").text()).collect();
     names.sort();
@@ -340,7 +340,7 @@ fn a_stopped_server_delays_only_the_requests_in_flight_there() {
 }
 
 /// An agent that says what its test wants.
-fn agent(words: &Arc<Mutex<String>>) -> Origin {
+pub(crate) fn agent(words: &Arc<Mutex<String>>) -> Origin {
     let words = words.clone();
     Origin::start(move |connection| {
         let said = words.lock().unwrap().clone();

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Line, end, is_running};
+use crate::health::{Checked, agent, who_answers};
 use crate::reload::Load;
 use crate::support::client::{Client, End};
 use crate::support::eventually;
@@ -481,4 +482,44 @@ fn a_server_that_is_down_is_down_for_the_new_process_too() {
     }
     let said = line.weir.process.said().split_off(before);
     assert!(!said.contains("cannot connect to app/dead"), "{said}");
+}
+
+#[test]
+fn what_an_agent_said_holds_in_the_new_process_and_ends_with_the_agent() {
+    let servers = [Checked::new("one"), Checked::new("two")];
+    let words = Arc::new(Mutex::new("0%\n".to_owned()));
+    let agent = agent(&words);
+    let config = |one: &str, two: &str, agent_check: &str| {
+        format!(
+            "pool app {{\n\
+             server {} name=one weight=100 {one};\n\
+             server {} name=two weight=100 {two};\n\
+             {agent_check}\n\
+             }}\n\
+             listen 127.0.0.1:0 -> app;",
+            servers[0].origin.address, servers[1].origin.address
+        )
+    };
+    let with_agent =
+        config(&format!("agent={}", agent.address), "agent=off", "agent_check interval=20ms;");
+    let mut line = Line::start(&with_agent);
+    let answers = |line: &Line, expected: &[&str]| {
+        eventually("the servers that answer", || {
+            (who_answers(&line.weir) == expected).then_some(())
+        });
+    };
+    let says = |text: &str| *words.lock().unwrap() = format!("{text}\n");
+    answers(&line, &["two"]);
+    // Nothing that is known: what was said before holds.
+    says("nothing");
+    line.upgraded();
+    assert_eq!(who_answers(&line.weir), ["two"]);
+    says("100%");
+    answers(&line, &["one", "two"]);
+    says("down");
+    answers(&line, &["two"]);
+    let without = Line::configuration(&line.directory, &config("", "", ""));
+    line.directory.file("weir.conf", without);
+    line.upgraded();
+    answers(&line, &["one", "two"]);
 }
