@@ -18,7 +18,7 @@ pub use access_log::batch::{
 pub use access_log::clock::Clock;
 pub use access_log::defined::{
     ConvertLines, DefinedVariables, DefinitionError, DefinitionPart, MOST_MAP_REGEXES, MapKeys,
-    MapLines, SplitShares, converter_fault, converters, is_converter, split_hash,
+    MapLines, SplitShares, convert_text, converter_fault, converters, is_converter, split_hash,
 };
 pub use access_log::escape::Escape;
 pub use access_log::format::append_address;

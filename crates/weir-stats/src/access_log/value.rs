@@ -335,6 +335,8 @@ fn of_certificate<'a>(
     match plain {
         Plain::SslClientSDn => text(&client.subject),
         Plain::SslClientIDn => text(&client.issuer),
+        Plain::SslClientSDnLegacy => text(&client.subject_line),
+        Plain::SslClientIDnLegacy => text(&client.issuer_line),
         Plain::SslClientSerial => text(&client.serial),
         Plain::SslClientFingerprint => text(&client.fingerprint),
         Plain::SslClientVStart => VariableValue::CertificateTime(client.not_before),

@@ -51,6 +51,8 @@ pub(crate) enum Plain {
     SslClientVerify,
     SslClientSDn,
     SslClientIDn,
+    SslClientSDnLegacy,
+    SslClientIDnLegacy,
     SslClientSerial,
     SslClientFingerprint,
     SslClientVStart,
@@ -189,6 +191,16 @@ const PLAIN: &[(&str, Plain, &str)] = &[
         "ssl_client_i_dn",
         Plain::SslClientIDn,
         "name of the issuer of the client's certificate (RFC 2253)",
+    ),
+    (
+        "ssl_client_s_dn_legacy",
+        Plain::SslClientSDnLegacy,
+        "name of the client's certificate in one line, `/C=DE/CN=name`",
+    ),
+    (
+        "ssl_client_i_dn_legacy",
+        Plain::SslClientIDnLegacy,
+        "name of the issuer of the client's certificate in the same form",
     ),
     (
         "ssl_client_serial",

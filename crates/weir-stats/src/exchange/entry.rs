@@ -98,6 +98,10 @@ pub struct ClientCertificate {
     pub subject: String,
     /// The issuer's name (RFC 2253).
     pub issuer: String,
+    /// The subject's name in one line, `/C=DE/CN=name`.
+    pub subject_line: String,
+    /// The issuer's name in the same form.
+    pub issuer_line: String,
     /// The serial number, hexadecimal.
     pub serial: String,
     /// The SHA-1 of the certificate, hexadecimal.

@@ -157,6 +157,8 @@ fn described(leaf: &CertificateDer<'_>, verify: String) -> ClientCertificate {
         verify,
         subject: facts.subject_text(),
         issuer: facts.issuer_text(),
+        subject_line: facts.subject_line(),
+        issuer_line: facts.issuer_line(),
         serial: facts.serial_text(),
         fingerprint: fingerprint.as_ref().iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");

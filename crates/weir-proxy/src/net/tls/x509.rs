@@ -68,6 +68,16 @@ impl<'a> CertificateFacts<'a> {
         name_text(self.subject).unwrap_or_default()
     }
 
+    /// The subject's name in one line, as OpenSSL's `X509_NAME_oneline` writes it.
+    pub(super) fn subject_line(&self) -> String {
+        name_line(self.subject).unwrap_or_default()
+    }
+
+    /// The issuer's name in the same form.
+    pub(super) fn issuer_line(&self) -> String {
+        name_line(self.issuer).unwrap_or_default()
+    }
+
     /// The issuer's name in the form of RFC 2253; empty if it is malformed.
     pub(super) fn issuer_text(&self) -> String {
         name_text(self.issuer).unwrap_or_default()
@@ -115,16 +125,49 @@ fn name_text(name: &[u8]) -> Option<String> {
     Some(parts.join(","))
 }
 
+/// Returns a name as `/C=DE/CN=value`: the first part first, other characters than printable ASCII
+/// as `\\xC3`.
+fn name_line(name: &[u8]) -> Option<String> {
+    let mut line = String::new();
+    let mut sets = Der(name);
+    while !sets.0.is_empty() {
+        let mut set = Der(sets.take(SET)?);
+        let mut before = '/';
+        while !set.0.is_empty() {
+            let mut attribute = Der(set.take(SEQUENCE)?);
+            let identifier = attribute.take(OBJECT)?;
+            let (_, value) = attribute.next()?;
+            let _ = write!(line, "{before}{}=", short_name(identifier));
+            for &byte in value {
+                match byte {
+                    b' '..=b'~' => line.push(char::from(byte)),
+                    _ => {
+                        let _ = write!(line, "\\x{byte:02X}");
+                    }
+                }
+            }
+            before = '+';
+        }
+    }
+    Some(line)
+}
+
+/// Returns the short name of an attribute, or else the numbers of its identifier.
+fn short_name(identifier: &[u8]) -> String {
+    let known = ATTRIBUTES.iter().find(|(der, _)| *der == identifier);
+    known.map_or_else(|| dotted(identifier), |(_, name)| (*name).to_owned())
+}
+
 /// Returns `CN=value`.
 fn attribute_text(attribute: &[u8]) -> Option<String> {
     let mut attribute = Der(attribute);
     let identifier = attribute.take(OBJECT)?;
     let whole = attribute.0;
     let (tag, value) = attribute.next()?;
-    let known = ATTRIBUTES.iter().find(|(der, _)| *der == identifier);
-    let name = known.map_or_else(|| dotted(identifier), |(_, name)| (*name).to_owned());
+    let is_known = ATTRIBUTES.iter().any(|(der, _)| *der == identifier);
+    let name = short_name(identifier);
     let text = match tag {
-        _ if known.is_none() => None,
+        _ if !is_known => None,
         UTF8_STRING | PRINTABLE_STRING | IA5_STRING => Some(value.to_vec()),
         TELETEX_STRING => {
             let text: String = value.iter().map(|byte| char::from(*byte)).collect();
@@ -377,6 +420,11 @@ mod tests {
         let expected = r"1.2.840.5=#0C0178,CN=\ K\C3\A4se#,O=A\, B\+C,C=DE";
         assert_eq!(facts.subject_text(), expected);
         assert_eq!(facts.issuer_text(), expected);
+        let expected = r"/C=DE/O=A, B+C/CN= K\xC3\xA4se#/1.2.840.5=x";
+        assert_eq!(
+            (facts.subject_line().as_str(), facts.issuer_line().as_str()),
+            (expected, expected)
+        );
         assert_eq!(facts.serial_text(), "800A");
     }
 

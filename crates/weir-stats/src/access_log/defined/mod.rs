@@ -18,7 +18,7 @@ use crate::access_log::value::{self, VariableValue};
 use crate::access_log::variable::{Definition, VariableKind};
 use crate::{Clock, Entry, Escape, Template, TemplateError, Variable};
 use convert::Conversion;
-pub use convert::{ConvertLines, converter_fault, converters, is_converter};
+pub use convert::{ConvertLines, convert_text, converter_fault, converters, is_converter};
 pub use error::{DefinitionError, DefinitionPart};
 use map::ValueMap;
 pub use map::{MOST_MAP_REGEXES, MapKeys, MapLines};

@@ -5,6 +5,7 @@ mod digest;
 mod list;
 mod number;
 mod text;
+mod time;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddrV4};
@@ -19,6 +20,7 @@ use super::scratch::Scratch;
 use digest::ValueDigest;
 use list::ListPart;
 use number::NumberRange;
+use time::TimeForm;
 
 /// The most converters of one conversion.
 const MOST_CONVERTERS: usize = 32;
@@ -95,6 +97,7 @@ enum ConvertStep {
     Range(Box<[NumberRange]>),
     Matches(Regex),
     Network(Box<[IpNet]>),
+    Time(Box<TimeForm>),
 }
 
 /// The parts of a value that are looked at one by one.
@@ -109,7 +112,7 @@ enum AnyPart {
 }
 
 /// The names of the converters, with the fewest and the most arguments.
-const NAMES: [(&str, usize, usize); 59] = [
+const NAMES: [(&str, usize, usize); 62] = [
     ("lower", 0, 0),
     ("upper", 0, 0),
     ("length", 0, 0),
@@ -166,6 +169,9 @@ const NAMES: [(&str, usize, usize); 59] = [
     ("bool", 0, 0),
     ("not", 0, 0),
     ("iif", 2, 2),
+    ("http_date", 0, 1),
+    ("utime", 1, 2),
+    ("ltime", 1, 2),
     ("range", 1, usize::MAX),
     ("matches", 1, 1),
     ("network", 1, usize::MAX),
@@ -190,6 +196,18 @@ pub fn converter_fault(words: &[String]) -> Result<(), String> {
         words.split_first().map_or(("", &[][..]), |(name, rest)| (name.as_str(), rest));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     ConvertStep::parse(name, &arguments).map(|_| ())
+}
+
+/// Returns what converters make of a text; `None` if there is no such converter or no result.
+pub fn convert_text(text: &str, steps: &[&[&str]]) -> Option<String> {
+    let parse = |words: &&[&str]| {
+        let (name, arguments) = words.split_first()?;
+        ConvertStep::parse(name, arguments).ok()
+    };
+    let steps = steps.iter().map(parse).collect::<Option<Vec<_>>>()?;
+    let mut value = text.as_bytes().to_vec();
+    run(&steps, true, &mut value).then_some(())?;
+    String::from_utf8(value).ok()
 }
 
 impl Conversion {
@@ -297,6 +315,9 @@ impl ConvertStep {
         }
         if let Some(digest) = ValueDigest::parse(name, arguments)? {
             return Ok(Self::Digest(digest));
+        }
+        if let Some(form) = TimeForm::parse(name, arguments)? {
+            return Ok(Self::Time(Box::new(form)));
         }
         Self::parse_text(name, arguments)
     }
@@ -422,6 +443,7 @@ impl ConvertStep {
             Self::Mask(four, six) => return text::mask(*four, *six, value),
             Self::Hash(kind, argument) => number::write(kind.hash(value, *argument), value),
             Self::Digest(digest) => digest.apply(value),
+            Self::Time(form) => return form.apply(value),
             Self::FromHex => {
                 let Some(number) = number::read_hex(value) else { return false };
                 number::write(number, value);

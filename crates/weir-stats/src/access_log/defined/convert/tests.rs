@@ -20,6 +20,16 @@ fn nothing(words: &[&str], value: &str) {
 }
 
 #[test]
+fn a_text_is_converted_beside_any_definition() {
+    let digest = convert_text("abc", &[&["sha2", "256"], &["hex"], &["bytes", "0", "8"]]);
+    assert_eq!(digest.as_deref(), Some("BA7816BF"));
+    assert_eq!(convert_text("abc", &[&["frob"]]), None);
+    assert_eq!(convert_text("/", &[&["word", "1", "/"]]), None);
+    // A digest without `hex` is no text.
+    assert_eq!(convert_text("abc", &[&["sha2", "256"]]), None);
+}
+
+#[test]
 fn parts_of_texts() {
     check(&["lower"], "MiXed", "mixed");
     check(&["upper"], "MiXed", "MIXED");
@@ -34,6 +44,23 @@ fn parts_of_texts() {
     check(&["host_only"], "[::1]:80", "[::1]");
     check(&["port_only"], "a.test:80", "80");
     check(&["port_only"], "a.test", "0");
+}
+
+#[test]
+fn numbers_are_times() {
+    let check = |words: &[&str], value: &str, expected: &str| check(words, value, expected);
+    check(&["http_date"], "1764234000", "Thu, 27 Nov 2025 09:00:00 GMT");
+    check(&["http_date", "-3600"], "1764234000.123", "Thu, 27 Nov 2025 08:00:00 GMT");
+    check(&["utime", "%Y-%m-%dT%H:%M:%SZ"], "0", "1970-01-01T00:00:00Z");
+    check(&["utime", "%d/%b/%y, day %j", "86400"], "0", "02/Jan/70, day 002");
+    check(&["utime", "plain"], "5", "plain");
+    nothing(&["http_date"], "");
+    nothing(&["http_date"], "99999999999999");
+    nothing(&["http_date", "5"], "9223372036854775807");
+    for wrong in [&["utime", "%~"][..], &["utime"], &["http_date", "x"], &["ltime", "%Y", "x"]] {
+        let words: Vec<String> = wrong.iter().map(|word| (*word).to_owned()).collect();
+        assert!(converter_fault(&words).is_err(), "{wrong:?}");
+    }
 }
 
 #[test]
