@@ -27,5 +27,5 @@ pub use load::{
     from_json, load, load_mapped, parse_str, sourced, to_json,
 };
 pub use model::Config;
-pub use model::values::endpoint_address;
+pub use model::values::{endpoint_address, source as source_address};
 pub use weir_stats::converter_fault;

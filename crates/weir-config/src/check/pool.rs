@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 
+use weir_stats::Template;
+
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
-use crate::model::validate::sticky;
+use crate::model::validate::{agents, sticky};
 use crate::model::{
     Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, Passive, Pool, ReuseLevel,
     SendProxy, StallDetection, TlsClient, TlsProtocol, values,
@@ -49,6 +51,7 @@ impl<'a> Checker<'a> {
         self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
         self.agents_fit(&lines, &pool);
+        self.sources_fit(&lines, &pool);
         self.queue_fits(&lines, &pool);
         self.limits_fit(&lines, &pool);
         self.retry_fits(&lines, &pool);
@@ -104,6 +107,7 @@ impl<'a> Checker<'a> {
                     self.report(Diagnostic::error(tlv.span(), message));
                 }
             }
+            ("source", Some(value)) => pool.source = self.value(value, values::source),
             ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
             ("check_tls", _) => pool.check_tls = Some(self.client_tls(line)),
@@ -133,6 +137,7 @@ impl<'a> Checker<'a> {
         let cookie =
             self.setting(line, "cookie", |text| sticky::value(text).map(|()| text.to_owned()));
         let slow_start = self.setting(line, "slow_start", values::wait);
+        let source = self.setting(line, "source", values::source);
         let priority = self.priority(line);
         let order = self.order(line);
         let host =
@@ -167,7 +172,28 @@ impl<'a> Checker<'a> {
                 agent,
                 passive,
                 cookie,
+                source,
             });
+        }
+    }
+
+    /// Reports servers that cannot be reached from the address that their connections come from.
+    fn sources_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
+        let wrong = pool
+            .endpoints
+            .iter()
+            .find_map(|server| Some((server, agents::source_fits(pool, server).err()?)));
+        let Some((server, message)) = wrong else { return };
+        let is_its = |line: &&Arguments<'a>| {
+            let named = line.option("name").or(line.word(0));
+            line.name() == "server" && named.is_some_and(|value| value.text() == server.name)
+        };
+        let own = lines.iter().find(is_its);
+        let of_pool = lines.iter().find(|line| line.name() == "source");
+        let place = own.and_then(|line| line.option("source")).map(|value| value.word.span);
+        let place = place.or(of_pool.map(Arguments::span));
+        if let Some(place) = place {
+            self.report(Diagnostic::error(place, message));
         }
     }
 
@@ -262,8 +288,14 @@ impl<'a> Checker<'a> {
                 warning.help("to trust your own certificate authority, write `ca=FILE` instead"),
             );
         }
-        tls.server_name =
-            self.setting(line, "name", |text| values::server_name(text).map(|()| text.to_owned()));
+        match line.option("name") {
+            Some(value) if value.text().contains('$') => tls.request_name = self.name_of(value),
+            _ => {
+                tls.server_name = self.setting(line, "name", |text| {
+                    values::server_name(text).map(|()| text.to_owned())
+                });
+            }
+        }
         self.set(line, "sni", &mut tls.sni, values::on_off);
         self.set(line, "srv_name", &mut tls.srv_name, values::srv_name);
         tls.ca = line.option("ca").map(|value| self.path(value));
@@ -281,6 +313,15 @@ impl<'a> Checker<'a> {
             (None, None) => {}
         }
         tls
+    }
+
+    /// Parses a name that each request decides.
+    fn name_of(&mut self, value: ArgumentValue<'a>) -> Option<Template> {
+        let name = self.template(value)?;
+        if let Err(message) = values::sound_name(&name) {
+            self.report(Diagnostic::error(value.span(), message));
+        }
+        Some(name)
     }
 
     /// Parses the options that `tls` in a pool and in a listener have in common.

@@ -103,6 +103,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(CLIENT_TLS)
         .example("check_tls ca=/etc/weir/ca.pem;"),
+    directive("source", POOL, "ADDRESS", "The address of this machine that connections to the servers come from, probes included: an IP address, and a port if each of them is to come from the same one, so that there is at most one to each server at a time. Without it the kernel chooses. HAProxy calls this `source`, nginx `proxy_bind`.")
+        .example("source 192.0.2.7;"),
     directive("send_proxy", POOL, "v1 | v2", "Begins each connection to a server with a header of the PROXY protocol, which tells the client's address and the one that it connected to; probes tell that the connection is Weir's own. Each connection then serves one client: none is kept for others (`keepalive` has no effect). HAProxy calls this `send-proxy`, nginx `proxy_protocol on`.")
         .options(SEND_PROXY)
         .example("send_proxy v2 tlv=tls,authority,unique_id;"),
@@ -202,6 +204,12 @@ const SERVER: &[OptionSpec] = &[
         "ADDRESS | off",
         "",
         "The address to probe instead of the server's own (an IP address and port, or `unix:/path`), or `off` for no probes.",
+    ),
+    option(
+        "source",
+        "ADDRESS",
+        "",
+        "The address that connections to this server come from, instead of the pool's `source`.",
     ),
     option(
         "agent",
@@ -555,7 +563,7 @@ const CLIENT_TLS: &[OptionSpec] = &[
         "name",
         "NAME",
         "",
-        "The name that is requested (SNI) and verified; by default the server's own name or address.",
+        "The name that is requested (SNI) and verified; by default the server's own name or address. In `tls` it may have `$variables`, such as `$http_host`, whose port is left out: connections are then kept for requests with the same name, and where the text is no name, the server's own holds.",
     ),
     option("sni", "on | off", "on", "Sends the name to the server (SNI)."),
     option(

@@ -286,6 +286,7 @@ impl Default for TlsClient {
         Self {
             verify: true,
             server_name: None,
+            request_name: None,
             sni: true,
             srv_name: SrvName::Domain,
             ca: None,
@@ -313,6 +314,7 @@ impl Pool {
             tcp_keepalive: TcpKeepalive::default(),
             tls: None,
             check_tls: None,
+            source: None,
             send_proxy: None,
             proxy_tlvs: Vec::new(),
             sticky: None,
@@ -342,6 +344,7 @@ impl Endpoint {
             agent: EndpointCheck::Own,
             passive: EndpointPassive::default(),
             cookie: None,
+            source: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Pools and their endpoints as configured. No state of an endpoint is here.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -59,6 +60,10 @@ pub struct Pool {
     /// TLS of health checks alone, for endpoints that are reached over plain connections.
     #[serde(default)]
     pub check_tls: Option<TlsClient>,
+    /// The address of this machine that connections to the endpoints come from; `None` for that of
+    /// the kernel's choice. With port 0 the kernel chooses the port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SocketAddr>,
     /// The version of the PROXY protocol whose header begins each connection; `None` for no header.
     #[serde(default)]
     pub send_proxy: Option<SendProxy>,
@@ -152,6 +157,14 @@ impl Pool {
         }
     }
 
+    /// Returns the address that connections to one of the pool's endpoints come from. An endpoint
+    /// at a Unix socket has none, and neither has one whose address and port the kernel chooses.
+    pub fn source_of(&self, endpoint: &Endpoint) -> Option<SocketAddr> {
+        let source = endpoint.source.or(self.source)?;
+        let chooses = source.ip().is_unspecified() && source.port() == 0;
+        (!chooses && !matches!(endpoint.address, EndpointAddress::Unix(_))).then_some(source)
+    }
+
     /// Returns the tier of one of the pool's endpoints, 0 first: its priority; for a backup, one
     /// more than the highest tier of the others.
     pub fn tier(&self, endpoint: &Endpoint) -> u8 {
@@ -221,6 +234,9 @@ pub struct Endpoint {
     /// have one, for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
+    /// The address that its connections come from, instead of the pool's `source`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SocketAddr>,
 }
 
 /// The settings of an endpoint in place of its pool's `passive`.

@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use weir_stats::Template;
+
+use crate::words;
 
 /// TLS to endpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,6 +16,10 @@ pub struct TlsClient {
     pub verify: bool,
     /// The name that is sent as SNI and verified; `None` for the endpoint's own name or address.
     pub server_name: Option<String>,
+    /// The text for the same, if each request decides it; `None` otherwise. Where it is no name,
+    /// `server_name` holds.
+    #[serde(with = "words::template::option", skip_serializing_if = "Option::is_none")]
+    pub request_name: Option<Template>,
     /// Set to send the name to the endpoint (SNI).
     pub sni: bool,
     /// The name by which endpoints of a service are verified, where `server_name` is `None`.

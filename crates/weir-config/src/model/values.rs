@@ -267,6 +267,20 @@ pub fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
     Ok(EndpointAddress::Name(name.to_owned(), number))
 }
 
+/// Parses the address that connections to servers come from; without a port the kernel chooses it.
+///
+/// # Errors
+/// One sentence: the reason why it is no such address.
+pub fn source(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, 0));
+    }
+    text.parse().map_err(|_| {
+        format!("`{text}` is no address to connect from: write `192.0.2.7` or `192.0.2.7:5000`")
+    })
+}
+
 /// Parses the address at which a server is probed, or `off`.
 pub(crate) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
     if text == "off" {
@@ -695,6 +709,14 @@ pub(crate) fn whole_shares(shares: &[PoolShare]) -> Result<(), String> {
         (10_000, 0) | (0..=9_999, 1) => Ok(()),
         (_, 0 | 1) => Err("the shares are not 100% together".into()),
         _ => Err("only one share can be the rest".into()),
+    }
+}
+
+/// Checks that the name that a request decides is known when its connection is opened.
+pub(crate) fn sound_name(name: &Template) -> Result<(), String> {
+    match name.variables().find(|variable| !variable.is_known_before_pick()) {
+        Some(later) => Err(format!("`{later}` is not known when a connection is opened")),
+        None => Ok(()),
     }
 }
 

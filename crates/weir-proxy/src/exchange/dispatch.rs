@@ -20,6 +20,7 @@ use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::reasons::{about, octets};
 use crate::exchange::scope::Scope;
+use crate::exchange::server_name;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::pool::BreakerOpen;
 use crate::limiting::server_connections::CountedConnection;
@@ -33,7 +34,7 @@ use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::{Eligible, UpstreamConnection};
 use crate::upstream::retry::Trouble;
 use crate::upstream::rules::UpstreamRules;
-use crate::upstream::{EndpointRef, Opened, UpstreamPool};
+use crate::upstream::{ConnectionOpening, EndpointRef, Opened, UpstreamPool};
 use crate::worker::migration::{GlobalSeniority, WaitingRequest};
 
 /// The dispatch of an exchange, over all its attempts.
@@ -155,7 +156,9 @@ impl<'a> Dispatch<'a> {
                     self.pool.endpoint_connected(index);
                     exchange.outcome.times.connect = self.connect_time(self.now);
                     exchange.placement.reused = false;
-                    return Ok(Box::new(UpstreamConnection::fresh(transport, counted, self.now)));
+                    let (now, name) = (self.now, server_name::number(exchange, self.pool));
+                    let connection = UpstreamConnection::fresh_for(transport, counted, now, name);
+                    return Ok(Box::new(connection));
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
@@ -194,8 +197,9 @@ impl<'a> Dispatch<'a> {
         let idle = &exchange.scope.worker.idle;
         let client = exchange.client.facts();
         let level = self.pool.keepalive.reuse;
-        let eligible = Eligible::new(level, client.served, client.resident.owner());
-        if eligible == Eligible::None {
+        let name = server_name::number(exchange, self.pool);
+        let eligible = Eligible::new(level, client.served, client.resident.owner(), name);
+        if eligible.is_none() {
             return None;
         }
         let at = self.at(index);
@@ -344,7 +348,9 @@ impl<'a> Dispatch<'a> {
         let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
         let announcement = announcement::of(exchange, self.pool);
-        let connect = self.pool.connect(&scope.worker.net, index, tls, announcement);
+        let asked = server_name::of(exchange, self.pool);
+        let begin = ConnectionOpening { tls, name: asked, announcement };
+        let connect = self.pool.connect(&scope.worker.net, index, begin);
         let mut attempt = std::pin::pin!(connect);
         let buffers = &scope.worker.buffers;
         let opened = wait_with(&mut exchange.client, deadline, |client, context| {

@@ -27,6 +27,7 @@ pub(crate) mod request_limits;
 pub(crate) mod response;
 pub(crate) mod rewrite;
 pub(crate) mod scope;
+pub(crate) mod server_name;
 pub(crate) mod state;
 pub(crate) mod tcp;
 #[cfg(test)]

@@ -118,6 +118,19 @@ pub trait Net: Clone + 'static {
     /// The errors of `connect(2)`.
     fn connect(&self, address: &PeerAddress) -> impl Future<Output = io::Result<Self::Stream>>;
 
+    /// Opens a connection to an endpoint from this address of the machine; with port 0 the kernel
+    /// chooses one. A simulated network has one address only.
+    ///
+    /// # Errors
+    /// The errors of `bind(2)` and `connect(2)`.
+    fn connect_from(
+        &self,
+        address: &PeerAddress,
+        _from: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::Stream>> {
+        self.connect(address)
+    }
+
     /// The local address of a client connection.
     fn local_address(&self, stream: &Self::Stream) -> Option<SocketAddr>;
 

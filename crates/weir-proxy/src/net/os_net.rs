@@ -14,7 +14,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, acceptfrom_with, recv, send};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::coop::cooperative;
 use weir_config::model::TcpKeepalive;
 use weir_files::Stretch;
@@ -142,6 +142,17 @@ impl Net for OsNet {
         }
     }
 
+    async fn connect_from(&self, address: &PeerAddress, from: SocketAddr) -> io::Result<OsStream> {
+        match address {
+            PeerAddress::Socket(address) => {
+                let stream = connect_from(*address, from).await?;
+                stream.set_nodelay(true)?;
+                Ok(stream.into())
+            }
+            PeerAddress::Unix(_) => self.connect(address).await,
+        }
+    }
+
     fn local_address(&self, stream: &OsStream) -> Option<SocketAddr> {
         match &stream.socket {
             Kind::Tcp(stream) => stream.local_addr().ok().map(canonical),
@@ -205,6 +216,34 @@ impl Net for OsNet {
             }
         }
     }
+}
+
+/// Opens a TCP connection from this address of the machine. With port 0 the kernel chooses one when
+/// the other end is known, so that connections to several servers can share it.
+///
+/// # Errors
+/// The errors of `bind(2)` and `connect(2)`.
+pub async fn connect_from(address: SocketAddr, from: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if from.port() == 0 {
+        let on: libc::c_int = 1;
+        // SAFETY: the kernel reads one `int` at the given address, and the descriptor is open. An
+        // error only means that ports run out sooner.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_IP,
+                libc::IP_BIND_ADDRESS_NO_PORT,
+                (&raw const on).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            );
+        }
+    } else {
+        // The port may still belong to connections that have ended.
+        socket.set_reuseaddr(true)?;
+    }
+    socket.bind(from)?;
+    socket.connect(address).await
 }
 
 /// Returns true if nothing arrived on a socket that was not read, neither bytes nor an end.
@@ -553,5 +592,16 @@ mod tests {
         client.read_exact(&mut arrived).unwrap();
         assert!(arrived.iter().all(|byte| *byte == 7));
         assert_eq!(send_file(&stream, stretch).await.is_some(), tells);
+    }
+
+    #[tokio::test]
+    async fn a_connection_comes_from_the_address_that_it_is_bound_to() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let from = SocketAddr::from(([127, 0, 0, 9], 0));
+        let _stream = OsNet.connect_from(&PeerAddress::Socket(at), from).await.unwrap();
+        assert_eq!(listener.accept().unwrap().1.ip(), from.ip());
+        let other = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0));
+        assert!(OsNet.connect_from(&PeerAddress::Socket(at), other).await.is_err());
     }
 }

@@ -70,6 +70,8 @@ const DENIED: &[i64] = &[
 /// The calls that a worker and the threads that read files for it use.
 const ALLOWED_TO_WORKERS: &[i64] = &[
     libc::SYS_accept4,
+    // For connections to servers from a configured address (`source`); nothing can listen.
+    libc::SYS_bind,
     libc::SYS_brk,
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
@@ -290,15 +292,11 @@ const CHANGES: u64 = 0x1fff & !0b1100;
 const REFER: u64 = 1 << 13;
 /// The right to truncate files, from version 3 on.
 const TRUNCATE: u64 = 1 << 14;
-/// The right to bind TCP sockets, from version 4 on.
-const BIND_TCP: u64 = 1;
 
-/// The rights that the rules restrict (`struct landlock_ruleset_attr`). Older kernels know only the
-/// first field.
+/// The rights that the rules restrict (the first field of `struct landlock_ruleset_attr`).
 #[repr(C)]
 struct Handled {
     files: u64,
-    network: u64,
 }
 
 fn landlock_version() -> io::Result<i64> {
@@ -310,21 +308,17 @@ fn landlock_version() -> io::Result<i64> {
     }
 }
 
-/// Removes the right to change or execute files, and to bind TCP sockets, from the calling thread.
+/// Removes the right to change or execute files from the calling thread.
 fn landlock() -> io::Result<()> {
     let version = landlock_version()?;
-    let mut handled = Handled { files: CHANGES, network: 0 };
+    let mut handled = Handled { files: CHANGES };
     if version >= 2 {
         handled.files |= REFER;
     }
     if version >= 3 {
         handled.files |= TRUNCATE;
     }
-    let mut size = size_of::<u64>();
-    if version >= 4 {
-        handled.network = BIND_TCP;
-        size = size_of::<Handled>();
-    }
+    let size = size_of::<Handled>();
     // SAFETY: the kernel reads `size` bytes of the struct, which outlives the call; the descriptor
     // is new and closed here.
     unsafe {
@@ -367,6 +361,15 @@ mod tests {
         confined(move || {
             assert_eq!(std::fs::read_to_string(&own).unwrap(), "text");
             std::net::TcpStream::connect(at).unwrap();
+            // A socket can be bound to connect from an address, and not to listen there.
+            let socket = socket2::Socket::new(
+                socket2::Domain::IPV4,
+                socket2::Type::STREAM,
+                Some(socket2::Protocol::TCP),
+            )
+            .unwrap();
+            socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+            socket.listen(1).unwrap_err();
             std::fs::remove_file(&own).unwrap_err();
             std::fs::rename(&own, own.with_extension("other")).unwrap_err();
             std::process::Command::new("/bin/true").status().unwrap_err();

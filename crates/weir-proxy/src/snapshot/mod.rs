@@ -361,15 +361,22 @@ fn replaced_pools(listener: &model::Listener, config: &Config) -> Vec<(usize, mo
 }
 
 /// Returns true if a pool that a listener's routes lead to hashes the name that TLS clients ask
-/// for.
+/// for, or asks its servers for it.
 pub(crate) fn hashes_server_name(listener: &model::Listener, config: &Config) -> bool {
     let pools = listener.all_routes().flat_map(|route| route.action.pools());
-    let mut keys = pools.filter_map(|number| config.pools.get(number)?.policy.key());
+    let mut keys = pools.filter_map(|number| config.pools.get(number)).flat_map(texts_of_requests);
     keys.any(|key| key.variables().any(Variable::is_server_name))
 }
 
 /// Returns true if a pool hashes the local address of client connections.
 pub(crate) fn keys_of_local_addresses(config: &Config) -> bool {
-    let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
+    let mut keys = config.pools.iter().flat_map(texts_of_requests);
     keys.any(|key| key.variables().any(Variable::is_local_address))
+}
+
+/// Returns the texts that a pool has of each request: the key of its policy, and the name that its
+/// TLS asks for.
+fn texts_of_requests(pool: &model::Pool) -> impl Iterator<Item = &Template> {
+    let name = pool.tls.as_ref().and_then(|tls| tls.request_name.as_ref());
+    pool.policy.key().into_iter().chain(name)
 }

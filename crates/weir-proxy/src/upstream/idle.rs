@@ -34,7 +34,15 @@ pub(crate) type Owner = NonZeroU32;
 
 /// The idle connections that a request may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Eligible {
+pub(crate) struct Eligible {
+    whose: Whose,
+    /// The name for which they were opened; 0 for the endpoint's own.
+    name: u64,
+}
+
+/// The clients whose idle connections a request may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
     /// None: it opens one.
     None,
     /// Those that are kept for all clients.
@@ -47,26 +55,40 @@ pub(crate) enum Eligible {
 
 impl Eligible {
     /// Returns those that a request may take; `served` is its number on its client connection, from
-    /// 1.
+    /// 1, and `name` the number of the name that its server is asked for.
     #[inline]
-    pub(crate) fn new(level: ReuseLevel, served: u64, owner: Owner) -> Self {
-        match level {
-            ReuseLevel::Always => Self::Any,
-            ReuseLevel::Never => Self::Of(owner),
-            _ if served > 1 => Self::Any,
-            ReuseLevel::Aggressive => Self::Reused,
-            ReuseLevel::Safe => Self::None,
-        }
+    pub(crate) fn new(level: ReuseLevel, served: u64, owner: Owner, name: u64) -> Self {
+        let whose = match level {
+            ReuseLevel::Always => Whose::Any,
+            ReuseLevel::Never => Whose::Of(owner),
+            _ if served > 1 => Whose::Any,
+            ReuseLevel::Aggressive => Whose::Reused,
+            ReuseLevel::Safe => Whose::None,
+        };
+        Self { whose, name }
+    }
+
+    /// Returns those that are kept for all clients, without a name.
+    #[cfg(test)]
+    pub(crate) fn any() -> Self {
+        Self { whose: Whose::Any, name: 0 }
+    }
+
+    /// Returns true if there can be none.
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.whose == Whose::None
     }
 
     #[inline]
     pub(crate) fn contains(self, history: &History) -> bool {
-        match self {
-            Self::None => false,
-            Self::Any => history.owner.is_none(),
-            Self::Reused => history.owner.is_none() && history.requests > 1,
-            Self::Of(owner) => history.owner == Some(owner),
-        }
+        history.name == self.name
+            && match self.whose {
+                Whose::None => false,
+                Whose::Any => history.owner.is_none(),
+                Whose::Reused => history.owner.is_none() && history.requests > 1,
+                Whose::Of(owner) => history.owner == Some(owner),
+            }
     }
 }
 
@@ -91,6 +113,8 @@ pub(crate) struct History {
     pub(crate) idle_until: Instant,
     /// The number of exchanges over it, including the running one.
     requests: u64,
+    /// The name that its TLS asked for, if a request decided that; 0 for the endpoint's own.
+    name: u64,
 }
 
 /// A connection to an endpoint, with its history.
@@ -152,9 +176,21 @@ impl HolderCounters {
 
 impl<S: Socket> UpstreamConnection<S> {
     /// A new connection, for its first exchange.
+    #[cfg(test)]
     pub(crate) fn fresh(transport: Transport<S>, counted: CountedConnection, now: Instant) -> Self {
+        Self::fresh_for(transport, counted, now, 0)
+    }
+
+    /// A new connection whose TLS asked for the name of a request.
+    pub(crate) fn fresh_for(
+        transport: Transport<S>,
+        counted: CountedConnection,
+        now: Instant,
+        name: u64,
+    ) -> Self {
+        let (idle_since, idle_until) = (now, now);
         let history =
-            History { opened: now, owner: None, idle_since: now, idle_until: now, requests: 1 };
+            History { opened: now, owner: None, idle_since, idle_until, requests: 1, name };
         Self { transport, history, reused: false, sends: false, counted, kept: None }
     }
 
@@ -273,7 +309,9 @@ impl<N: Net> IdleConnections<N> {
                 return Some(connection);
             }
         }
-        let may_take_over = matches!(eligible, Eligible::Any | Eligible::Reused);
+        // One for a name is not passed on: the other worker would have to know the name.
+        let may_take_over =
+            matches!(eligible.whose, Whose::Any | Whose::Reused) && eligible.name == 0;
         if may_take_over && endpoint.idle.now() > 0 {
             self.take_over(context, endpoint, eligible, now)
         } else {
@@ -367,7 +405,7 @@ impl<N: Net> IdleConnections<N> {
         }
         if is_owned {
             self.note_owned(endpoint);
-        } else if endpoint.idle.is_asked_for(self.worker) {
+        } else if connection.history.name == 0 && endpoint.idle.is_asked_for(self.worker) {
             return self.park(endpoint, *connection);
         }
         let mut shelves = self.shelves.borrow_mut();
@@ -575,8 +613,9 @@ fn pop<S: Socket>(shelf: &mut Shelf<S>, eligible: Eligible) -> Option<Box<Upstre
     if eligible.contains(&shelf.last()?.history) {
         return shelf.pop();
     }
-    let place = match eligible {
-        Eligible::Of(owner) => range_of(shelf, owner).next_back()?,
+    let fits = |at: &usize| shelf.get(*at).is_some_and(|one| eligible.contains(&one.history));
+    let place = match eligible.whose {
+        Whose::Of(owner) => range_of(shelf, owner).rev().find(fits)?,
         _ => shelf.iter().rposition(|one| eligible.contains(&one.history))?,
     };
     Some(shelf.remove(place))
@@ -692,9 +731,35 @@ mod tests {
         }
         let taken = |context: &mut Context<'_>| {
             let at = EndpointRef { pool: &pool, index: 0, rules: &pool.rules };
-            Poll::Ready(idle.take(context, at, Eligible::Any, now + idle_for))
+            Poll::Ready(idle.take(context, at, Eligible::any(), now + idle_for))
         };
         poll_fn(taken).await.is_some()
+    }
+
+    #[test]
+    fn connections_for_a_name_are_taken_for_that_name_only() {
+        let now = Instant::now();
+        let owner = Owner::new(1).unwrap();
+        let history = |owner, name| History {
+            opened: now,
+            owner,
+            idle_since: now,
+            idle_until: now,
+            requests: 2,
+            name,
+        };
+        for (level, kept_for) in [
+            (ReuseLevel::Always, None),
+            (ReuseLevel::Aggressive, None),
+            (ReuseLevel::Safe, None),
+            (ReuseLevel::Never, Some(owner)),
+        ] {
+            for (wanted, kept) in [(0, 0), (7, 7), (0, 7), (7, 0), (7, 9)] {
+                let eligible = Eligible::new(level, 2, owner, wanted);
+                let takes = eligible.contains(&history(kept_for, kept));
+                assert_eq!(takes, wanted == kept, "{wanted} {kept}");
+            }
+        }
     }
 
     #[tokio::test]
@@ -774,7 +839,7 @@ mod tests {
         // The place of one that is used again is free for another.
         let taken = std::future::poll_fn(|context| {
             let at = EndpointRef { pool: &pool, index: 0, rules: &pool.rules };
-            Poll::Ready(idle.take(context, at, Eligible::Of(one), now))
+            Poll::Ready(idle.take(context, at, Eligible::new(ReuseLevel::Never, 1, one, 0), now))
         });
         drop(taken.await.expect("it is open"));
         keep(7, one).await;

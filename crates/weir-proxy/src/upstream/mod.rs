@@ -65,6 +65,8 @@ pub struct UpstreamPool {
     pub retry_budget: Arc<PoolRetryBudget>,
     /// TLS towards endpoints; each worker derives a configuration from it.
     pub tls: Option<ClientTls>,
+    /// The text for SNI and verification, if requests decide it.
+    pub(crate) request_name: Option<PoolKey>,
     /// TLS of health checks, if only they use it.
     pub check_tls: Option<CheckTls>,
     /// The version of the PROXY header that begins each connection.
@@ -126,6 +128,9 @@ pub struct UpstreamEndpoint {
     pub address_text: Arc<str>,
     /// The name for SNI and verification, if the pool uses TLS.
     pub server_name: Option<ServerName<'static>>,
+    /// The address of this machine that connections come from; `None` for that of the kernel's
+    /// choice.
+    pub source: Option<SocketAddr>,
     /// The number of connections opened.
     pub opened: AtomicU64,
     /// The number of exchanges that took over an idle connection of another worker.
@@ -161,6 +166,16 @@ impl EndpointRef<'_> {
     }
 }
 
+/// What a connection begins with.
+pub(crate) struct ConnectionOpening<'a> {
+    /// The worker's configuration of TLS for the pool, if it has one.
+    pub(crate) tls: Option<&'a Arc<ClientConfig>>,
+    /// The name for SNI and verification, if the request decides it.
+    pub(crate) name: Option<Box<ServerName<'static>>>,
+    /// The PROXY header, if the pool sends one.
+    pub(crate) announcement: Option<Vec<u8>>,
+}
+
 /// A new connection, and the duration of its TLS handshake.
 pub(crate) type Opened<S> = (Transport<S>, Option<Duration>);
 
@@ -185,27 +200,30 @@ impl UpstreamPool {
         self.balancer.set_availability(endpoint, availability, now_us);
     }
 
-    /// Opens a connection to endpoint `index`, with TLS if the worker has a configuration for this
-    /// pool. `announcement` is the PROXY header, if the pool sends one.
+    /// Opens a connection to endpoint `index`.
     pub(crate) async fn connect<N: Net>(
         &self,
         net: &N,
         index: usize,
-        tls: Option<&Arc<ClientConfig>>,
-        announcement: Option<Vec<u8>>,
+        ConnectionOpening { tls, name, announcement }: ConnectionOpening<'_>,
     ) -> Result<Opened<N::Stream>, ConnectFailure> {
         let unknown = || ConnectFailure::Socket(io::Error::other("its address is not known"));
         let endpoint = self.endpoints.get(index).ok_or_else(unknown)?;
         let address = endpoint.address.load_full().ok_or_else(unknown)?;
         let failed = |error| ConnectFailure::socket(error, &address);
-        let mut stream = net.connect(&address).await.map_err(failed)?;
+        let mut stream = match endpoint.source {
+            None => net.connect(&address).await,
+            Some(from) => Box::pin(net.connect_from(&address, from)).await,
+        }
+        .map_err(failed)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         net.keep_alive(&stream, &self.tcp_keepalive);
         if let Some(header) = announcement {
             let sent = Box::pin(proxy_header::send(header, &mut stream)).await;
             sent.map_err(|error| ConnectFailure::socket(error, &address))?;
         }
-        let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
+        let own = endpoint.server_name.as_ref();
+        let (Some(config), Some(name)) = (tls, name.as_deref().or(own)) else {
             return Ok((Transport::Plain(stream), None));
         };
         let connected = Instant::now();

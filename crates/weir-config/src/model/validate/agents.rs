@@ -1,4 +1,4 @@
-//! The checks of the questions to agents.
+//! The checks of the questions to agents, and of the addresses that connections come from.
 
 use std::time::Duration;
 
@@ -35,4 +35,18 @@ pub(crate) fn objection(check: &AgentCheck, pool: &Pool) -> Option<(&'static str
             server.name
         ),
     ))
+}
+
+/// Checks that a server can be reached from the address that connections to it come from.
+pub(crate) fn source_fits(pool: &Pool, endpoint: &Endpoint) -> Result<(), String> {
+    match (pool.source_of(endpoint), &endpoint.address) {
+        (Some(source), EndpointAddress::Socket(address))
+            if source.is_ipv4() != address.is_ipv4() =>
+        {
+            Err(format!(
+                "no connection leads from {source} to {address}: one is IPv6, the other IPv4"
+            ))
+        }
+        _ => Ok(()),
+    }
 }

@@ -2,6 +2,7 @@
 //! own; no TLS session is resumed, so that each handshake verifies the certificate.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -11,6 +12,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use weir_config::model::SendProxy;
 use weir_proxy::connect_trouble::is_own_shortage;
+use weir_proxy::net::os_net::connect_from;
 use weir_proxy::net::{PeerAddress, proxy_header, socket_name};
 use weir_wire::ProxyTlvs;
 
@@ -33,19 +35,29 @@ pub(super) struct ProbeTls {
     pub(super) name: ServerName<'static>,
 }
 
+/// The ends of a connection, and what it begins with.
+#[derive(Clone, Copy)]
+pub(super) struct ProbeStart<'a> {
+    pub(super) address: &'a PeerAddress,
+    /// The address of this machine that it comes from.
+    pub(super) source: Option<SocketAddr>,
+    /// The version of the PROXY header.
+    pub(super) send_proxy: Option<SendProxy>,
+}
+
 /// Connects, sends a PROXY header if the pool does, and does the TLS handshake if `tls` is given.
 pub(super) async fn connect(
-    address: &PeerAddress,
-    send_proxy: Option<SendProxy>,
+    start: ProbeStart<'_>,
     tls: Option<&ProbeTls>,
     heard: &mut Heard,
 ) -> Result<ProbeStream, ProbeFailure> {
-    let mut stream = open(address).await.map_err(|error| {
+    let address = start.address;
+    let mut stream = open(start).await.map_err(|error| {
         let failure = heard.broken(&error);
         let blame = if is_own_shortage(&error, address) { Blame::Shortage } else { failure.blame };
         ProbeFailure { blame, ..failure }
     })?;
-    if let Some(version) = send_proxy {
+    if let Some(version) = start.send_proxy {
         heard.phase = ReplyPhase::Sending;
         let header = proxy_header::header(version, None, &ProxyTlvs::default());
         let sent = proxy_header::send(header, &mut stream).await;
@@ -58,10 +70,13 @@ pub(super) async fn connect(
     Ok(Box::new(stream))
 }
 
-async fn open(address: &PeerAddress) -> io::Result<ProbeStream> {
-    Ok(match address {
+async fn open(start: ProbeStart<'_>) -> io::Result<ProbeStream> {
+    Ok(match start.address {
         PeerAddress::Socket(address) => {
-            let stream = TcpStream::connect(*address).await?;
+            let stream = match start.source.filter(|from| from.is_ipv4() == address.is_ipv4()) {
+                None => TcpStream::connect(*address).await?,
+                Some(from) => connect_from(*address, from).await?,
+            };
             stream.set_nodelay(true)?;
             Box::new(stream)
         }

@@ -30,7 +30,7 @@ use weir_proxy::process::Process;
 use weir_proxy::tls::ClientTls;
 use weir_proxy::upstream::UpstreamPool;
 
-use self::connect::{ProbeTls, connect};
+use self::connect::{ProbeStart, ProbeTls, connect};
 use self::http::HttpQuestion;
 use self::reply::{Blame, Heard, ProbeFailure};
 use self::steps::Conversation;
@@ -61,6 +61,7 @@ struct Asks {
     /// new pool may have been made from other files.
     tls: Option<(String, usize)>,
     send_proxy: Option<SendProxy>,
+    source: Option<SocketAddr>,
 }
 
 impl Drop for Probing {
@@ -108,6 +109,7 @@ impl Probes {
                         .as_ref()
                         .map(|tls| (format!("{:?}", tls.name), Arc::as_ptr(pool) as usize)),
                     send_proxy: settings.send_proxy,
+                    source: settings.source_of(own),
                 });
                 let target = settings.check.as_ref();
                 let target = target.and_then(|check| ProbeTarget::new(check, settings, own, tls));
@@ -156,6 +158,8 @@ struct ProbeTarget {
     /// The version of the PROXY header that the probe begins with. The port of a check alone need
     /// not understand one.
     send_proxy: Option<SendProxy>,
+    /// The address of this machine that probes come from.
+    source: Option<SocketAddr>,
     timeout: Duration,
     settings: ProbeSettings,
     /// The statuses for which an endpoint that is up drains.
@@ -230,6 +234,7 @@ impl ProbeTarget {
             question,
             tls,
             send_proxy,
+            source: settings.source_of(own),
             drain_on: check.drain_on.clone(),
             timeout: check.timeout,
             settings: ProbeSettings {
@@ -294,31 +299,28 @@ impl ProbeTarget {
     /// Makes one probe.
     async fn ask(&self, address: &PeerAddress) -> Result<(), ProbeFailure> {
         let mut heard = Heard::default();
-        let send_proxy = self.send_proxy;
+        let start = ProbeStart { address, source: self.source, send_proxy: self.send_proxy };
         let asked = timeout(self.timeout, async {
             match &self.question {
                 ProbeQuestion::Http(requests) => {
                     for (number, HttpStep { question, port, tls }) in requests.iter().enumerate() {
                         heard.begin_step(number, requests.len());
-                        let address = &at_port(address, *port);
-                        let mut stream =
-                            connect(address, send_proxy, tls.as_ref(), &mut heard).await?;
+                        let start = ProbeStart { address: &at_port(address, *port), ..start };
+                        let mut stream = connect(start, tls.as_ref(), &mut heard).await?;
                         question.ask(&mut stream, &mut heard).await?;
                     }
                     Ok(())
                 }
                 ProbeQuestion::Tcp(probe) if probe.steps.is_empty() => {
-                    let mut stream = connect(address, send_proxy, None, &mut heard).await?;
+                    let mut stream = connect(start, None, &mut heard).await?;
                     tcp::ask(probe, &mut stream, &mut heard).await
                 }
                 ProbeQuestion::Tcp(probe) => {
                     let tls = self.tls.as_ref();
-                    let begin = Conversation { address, send_proxy, tls };
+                    let begin = Conversation { start, tls };
                     begin.hold(&probe.steps, &mut heard).await
                 }
-                ProbeQuestion::Tls => {
-                    connect(address, send_proxy, self.tls.as_ref(), &mut heard).await.map(drop)
-                }
+                ProbeQuestion::Tls => connect(start, self.tls.as_ref(), &mut heard).await.map(drop),
             }
         });
         match asked.await {

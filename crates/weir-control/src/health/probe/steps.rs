@@ -3,17 +3,15 @@
 
 use tokio::io::AsyncWriteExt;
 use weir_config::model::{ProbeConnect, ProbeStep, ReplyExpectation, SendProxy};
-use weir_proxy::net::PeerAddress;
 
 use super::at_port;
-use super::connect::{ProbeStream, ProbeTls, connect};
+use super::connect::{ProbeStart, ProbeStream, ProbeTls, connect};
 use super::reply::{Heard, ProbeFailure, ReplyPhase};
 
 /// The connections that a conversation can open.
 pub(super) struct Conversation<'a> {
-    pub(super) address: &'a PeerAddress,
-    /// The version of the PROXY header of the pool.
-    pub(super) send_proxy: Option<SendProxy>,
+    /// The first one.
+    pub(super) start: ProbeStart<'a>,
     /// The TLS parameters of the pool.
     pub(super) tls: Option<&'a ProbeTls>,
 }
@@ -27,7 +25,7 @@ impl Conversation<'_> {
     ) -> Result<(), ProbeFailure> {
         let mut stream = match steps.first() {
             Some(ProbeStep::Connect(_)) => None,
-            _ => Some(connect(self.address, self.send_proxy, None, heard).await?),
+            _ => Some(connect(self.start, None, heard).await?),
         };
         for (number, step) in steps.iter().enumerate() {
             heard.note_step(number);
@@ -55,10 +53,11 @@ impl Conversation<'_> {
     ) -> Result<ProbeStream, ProbeFailure> {
         heard.phase = ReplyPhase::Connecting;
         heard.bytes.clear();
-        let version = self.send_proxy.unwrap_or(SendProxy::V1);
+        let version = self.start.send_proxy.unwrap_or(SendProxy::V1);
+        let address = &at_port(self.start.address, wanted.port);
         let send_proxy = wanted.send_proxy.then_some(version);
         let tls = self.tls.filter(|_| wanted.tls);
-        connect(&at_port(self.address, wanted.port), send_proxy, tls, heard).await
+        connect(ProbeStart { address, send_proxy, ..self.start }, tls, heard).await
     }
 }
 

@@ -73,14 +73,11 @@ impl Compiler<'_> {
         let same = ConnectionStart::of(before.is_some_and(|before| {
             before.send_proxy == pool.send_proxy && before.tls_source.is_still(&pool.tls, read)
         }));
-        let mut known_by_name: HashMap<&str, Vec<&Arc<UpstreamEndpoint>>> = HashMap::new();
-        for known in line.iter().flat_map(|pool| &pool.endpoints) {
-            known_by_name.entry(&known.name).or_default().push(known);
-        }
+        let known_by_name = endpoints_by_name(line);
         let endpoints = pool.endpoints.iter().map(|endpoint| {
             let known = known_by_name.get(endpoint.name.as_str()).into_iter().flatten();
             let known = known.copied().find(|known| known.is_at(endpoint));
-            self.endpoint(endpoint, pool.tls.as_ref(), known, same)
+            self.endpoint(endpoint, pool, known, same)
         });
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
         let affinity =
@@ -111,6 +108,7 @@ impl Compiler<'_> {
             queue,
             retry_budget: retry_budget(pool, before),
             tls,
+            request_name: request_name(pool),
             check_tls,
             affinity,
             rules: UpstreamRules::of_pool(pool),
@@ -129,7 +127,7 @@ impl Compiler<'_> {
     fn endpoint(
         &self,
         endpoint: &model::Endpoint,
-        tls: Option<&model::TlsClient>,
+        pool: &model::Pool,
         known: Option<&Arc<UpstreamEndpoint>>,
         same: ConnectionStart,
     ) -> Result<Arc<UpstreamEndpoint>, String> {
@@ -147,9 +145,13 @@ impl Compiler<'_> {
                 "localhost".to_owned(),
             ),
         };
+        let tls = pool.tls.as_ref();
         let server_name = tls.map(|tls| verified_name(endpoint, tls, &host)).transpose()?;
+        let source = pool.source_of(endpoint);
         let as_before = |known: &&Arc<UpstreamEndpoint>| {
-            same == ConnectionStart::Same && known.server_name == server_name
+            same == ConnectionStart::Same
+                && known.server_name == server_name
+                && known.source == source
         };
         if let Some(known) = known.filter(as_before) {
             return Ok(Arc::clone(known));
@@ -171,6 +173,7 @@ impl Compiler<'_> {
             ),
             address_text: text.into(),
             server_name,
+            source,
             idle: IdleCount::default(),
             opened: count(|known| &known.opened),
             reused: count(|known| &known.reused),
@@ -250,6 +253,20 @@ impl Compiler<'_> {
         self.warnings.extend(built.warnings.iter().cloned());
         Ok(built)
     }
+}
+
+/// The endpoints of the versions of a pool, by their names.
+fn endpoints_by_name(line: &[Arc<UpstreamPool>]) -> HashMap<&str, Vec<&Arc<UpstreamEndpoint>>> {
+    let mut by_name: HashMap<&str, Vec<&Arc<UpstreamEndpoint>>> = HashMap::new();
+    for known in line.iter().flat_map(|pool| &pool.endpoints) {
+        by_name.entry(&known.name).or_default().push(known);
+    }
+    by_name
+}
+
+/// The text of the name that servers are asked for, if requests decide it.
+fn request_name(pool: &model::Pool) -> Option<PoolKey> {
+    pool.tls.as_ref()?.request_name.clone().map(PoolKey::new)
 }
 
 /// The retry budget: that of the version before, if its settings have not changed.
