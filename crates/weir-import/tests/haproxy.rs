@@ -33,7 +33,11 @@ fn read(name: &str) -> Imported {
 }
 
 fn text(text: &str) -> Imported {
-    haproxy_bytes("/etc/haproxy/haproxy.cfg", text.as_bytes(), HaproxyVersion::LATEST)
+    of_version(text, HaproxyVersion::LATEST)
+}
+
+fn of_version(text: &str, version: HaproxyVersion) -> Imported {
+    haproxy_bytes("/etc/haproxy/haproxy.cfg", text.as_bytes(), version)
         .unwrap_or_else(|errors| panic!("{}\n{text}", errors.render(false)))
 }
 
@@ -298,7 +302,7 @@ fn what_is_not_converted_is_refused_by_name() {
     check("http-request set-header X-A %[src,frob]", "", "http-request set-header", "`frob`");
     check("http-request set-header X-A %[path,map(/none)]", "", "http-request", "cannot read");
     check("http-request track-sc0 src", "", "http-request track-sc0", "limit");
-    check("http-request auth", "", "http-request auth", "passwords");
+    check("http-request auth frob", "", "http-request auth", "realm");
     check("bind 127.0.0.1:3 ssl", "", "bind 127.0.0.1:3", "certificate");
     check("", "server t 127.0.0.1:3 send-proxy", "server t", "PROXY protocol to all servers");
     check("", "server t 127.0.0.1:3 frob 1", "server t", "not known");

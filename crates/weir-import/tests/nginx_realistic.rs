@@ -21,7 +21,6 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("gitlab", &["proxy_cache gitlab"]),
     ("gzip-cache", &["proxy_cache"]),
     ("cdn-origin", &["disable_symlinks"]),
-    ("docker-compose", &["proxy_bind"]),
 ];
 
 fn folder() -> PathBuf {

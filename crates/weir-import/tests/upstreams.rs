@@ -173,6 +173,50 @@ fn servers_are_asked_over_tls() {
 }
 
 #[test]
+fn a_request_may_decide_the_name_that_a_server_is_asked_for() {
+    let name = |text: &str| {
+        let location = format!(
+            "location / {{ proxy_ssl_server_name on; proxy_ssl_name {text}; proxy_pass https://app; }}"
+        );
+        let tls = tls_pools("", &location).remove(0).tls.unwrap();
+        (tls.request_name.map(|name| name.as_str().to_owned()), tls.server_name)
+    };
+    assert_eq!(name("a.test"), (None, Some("a.test".to_owned())));
+    assert_eq!(name("$proxy_host"), (None, Some("app".to_owned())));
+    let (by_request, own) = name("$host");
+    assert!(by_request.is_some_and(|name| name.contains("host")) && own.is_none());
+    let unknown = "server { listen 127.0.0.1:1; location / { proxy_ssl_name $frob; proxy_pass https://127.0.0.1:2; } }";
+    outcome(unknown, "proxy_ssl_name $frob", "refused", "`$frob`");
+}
+
+#[test]
+fn connections_come_from_the_address_of_proxy_bind() {
+    let pools = tls_pools(
+        "proxy_bind 127.0.0.9;",
+        "location / { proxy_pass http://app; } \
+         location /same { proxy_pass http://app; } \
+         location /off { proxy_bind off; proxy_pass http://app; } \
+         location /port { proxy_bind [::1]:7000; proxy_pass http://[::1]:2; } \
+         location /any { proxy_bind 0.0.0.0; proxy_pass http://[::1]:3; }",
+    );
+    let source = |pool: &Pool| pool.source_of(&pool.endpoints[0]).map(|at| at.to_string());
+    let found: Vec<_> = pools.iter().map(source).collect();
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(found, [some("127.0.0.9:0"), None, some("[::1]:7000"), None]);
+    for (words, expected) in [
+        ("$remote_addr transparent", "transparent"),
+        ("$server_addr", "write it out"),
+        ("127.0.0.9 transparent", "X-Forwarded-For"),
+        ("host.test", "no address"),
+    ] {
+        let text = format!(
+            "server {{ listen 127.0.0.1:1; location / {{ proxy_bind {words}; proxy_pass http://127.0.0.1:2; }} }}"
+        );
+        outcome(&text, "proxy_bind", "refused", expected);
+    }
+}
+
+#[test]
 fn unverified_servers_are_said_loudly() {
     let text = "server { listen 127.0.0.1:1; location / { proxy_pass https://127.0.0.1:2; } }";
     let imported = http(text);
@@ -186,8 +230,6 @@ fn unverified_servers_are_said_loudly() {
     outcome(off, "proxy_ssl_verify off", "differently", "not verified");
     let on = "proxy_ssl_verify on; server { listen 127.0.0.1:1; location / { proxy_pass https://127.0.0.1:2; } }";
     outcome(on, "proxy_ssl_verify on", "refused", "proxy_ssl_trusted_certificate");
-    let name = "server { listen 127.0.0.1:1; location / { proxy_ssl_name $host; proxy_pass https://127.0.0.1:2; } }";
-    outcome(name, "proxy_ssl_name $host", "refused", "does not depend on the request");
     let plain = "server { listen 127.0.0.1:1; location / { proxy_ssl_verify on; proxy_pass http://127.0.0.1:2; } }";
     outcome(plain, "proxy_ssl_verify on", "ignored", "without TLS");
 }

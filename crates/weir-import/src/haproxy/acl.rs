@@ -217,6 +217,19 @@ impl HaproxyConverter<'_> {
         if name == "nbsrv" {
             return self.servers_test(criterion);
         }
+        if matches!(name, "req.ssl_hello_type" | "req_ssl_hello_type")
+            && self.assumes_tls.is_some()
+            && criterion.patterns == ["1"]
+        {
+            self.assumes_tls = Some(true);
+            return Ok(AclTest::Always(true));
+        }
+        if matches!(name, "http_auth" | "http_auth_group") {
+            if scope.changed.has_header("authorization") {
+                return Err(CHANGED.to_owned());
+            }
+            return self.credentials_test(criterion, span);
+        }
         // Responses have no conditions of requests.
         let native = match scope.place {
             FormatPlace::Request => criterion.clone().test(),
@@ -389,7 +402,7 @@ impl Criterion {
     }
 
     /// Reads a test of something that is true or false.
-    fn boolean(&self, test: AclTest) -> Result<AclTest, String> {
+    pub(super) fn boolean(&self, test: AclTest) -> Result<AclTest, String> {
         match self.patterns.as_slice() {
             [] => Ok(test),
             [one] if one == "1" || one.eq_ignore_ascii_case("true") => Ok(test),

@@ -9,6 +9,7 @@ use weir_config::syntax::tree::Directive;
 use super::condition_texts::ConditionText;
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
+use super::frontends::claimed;
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::logs::{LEVELS, SILENT};
@@ -64,6 +65,23 @@ pub(super) enum RuleEffect {
 }
 
 impl RuleEffect {
+    /// Gives a response that names no text an empty one.
+    fn without_page(self) -> Self {
+        match self {
+            Self::Ends(mut target, block) => {
+                // `respond` and the status alone.
+                if let [_, status] = target.as_slice()
+                    && !matches!(status.text.as_str(), "204" | "304")
+                {
+                    let text = NativeLine::new("", status.span).value("");
+                    target.extend(text.option("type", "none").into_words());
+                }
+                Self::Ends(target, block)
+            }
+            other => other,
+        }
+    }
+
     /// Marks a response as a refusal.
     pub(super) fn denied(self) -> Self {
         match self {
@@ -507,7 +525,8 @@ impl HaproxyConverter<'_> {
         match action {
             "allow" => Ok(RuleEffect::Allows),
             "deny" => self.answer(line, arguments, "403", scope).map(RuleEffect::denied),
-            "return" => self.answer(line, arguments, "200", scope),
+            "return" => self.answer(line, arguments, "200", scope).map(RuleEffect::without_page),
+            "auth" => self.credentials_demand(line, arguments, scope).map(RuleEffect::denied),
             "tarpit" => {
                 self.outcomes
                     .differs(line, "the response comes at once, not after `timeout tarpit`");
@@ -695,12 +714,51 @@ impl HaproxyConverter<'_> {
         if native == "header" && name.text.eq_ignore_ascii_case("host") {
             return Err("a request has exactly one `Host`: write `set-header`".to_owned());
         }
+        if let Some(received) = claimed(&name.text).filter(|_| native == "header") {
+            let source = if scope.changed.has_header(&name.text) {
+                let part = ChangedPart::Header(name.text.clone());
+                scope.value_of(&part).ok_or(READS_CHANGED)?.to_owned()
+            } else {
+                received.to_owned()
+            };
+            return self.claim_replacement(action, arguments, &source);
+        }
         let span = self.sections.span(line);
         let regex = format!("~{}", crate::pcre::native(&regex.text)?);
         let value = groups(&self.template(&text.text, scope, text.span)?, 0);
         let edit = NativeLine::new(native, span).keyword(verb).value(&name.text);
         let edit = edit.value(&regex).value_at(&value, text.span);
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::HeaderValues(name.text.clone()), None))
+    }
+
+    /// Converts `replace-header` for a header that the listener sets as it was received: the route
+    /// sets it to another text.
+    fn claim_replacement(
+        &mut self,
+        action: &str,
+        arguments: &[LineWord],
+        source: &str,
+    ) -> Result<RuleEffect, String> {
+        let [name, regex, text] = arguments else { return Err("it needs three words".to_owned()) };
+        if action == "replace-value" {
+            let name = &name.text;
+            return Err(format!(
+                "write `replace-header {name}` with the whole line, or `set-header`"
+            ));
+        }
+        if text.text.contains('%') {
+            return Err("a text with fields has no conversion here: write `set-header`".to_owned());
+        }
+        // Where the regex matches a part, the text stands for the whole line.
+        let whole = format!("(?s)^.*?(?:{}).*$", crate::pcre::native(&regex.text)?);
+        let steps = [vec!["regsub".to_owned(), whole, text.text.clone()]];
+        if let Err(reason) = weir_config::converter_fault(&steps[0]) {
+            return Err(format!("the regex: {reason}"));
+        }
+        let value = self.converted(source, &steps, &format!("replaced {}", name.text), regex.span);
+        let edit = NativeLine::new("header", regex.span).keyword("set").value(&name.text);
+        let edit = edit.value(&value).end();
+        Ok(RuleEffect::Edits(edit, ChangedPart::Header(name.text.clone()), Some(value)))
     }
 
     /// Converts `set-method TEXT`.
@@ -816,6 +874,28 @@ impl HaproxyConverter<'_> {
             _ => self.default("errorfile", "the pages of responses without a text are Weir's own"),
         }
         Ok(RuleEffect::Ends(target.into_words(), block))
+    }
+
+    /// Converts `auth`, which asks the client for a name and a password.
+    fn credentials_demand(
+        &mut self,
+        line: LineId,
+        arguments: &[LineWord],
+        scope: &RuleScope,
+    ) -> Result<RuleEffect, String> {
+        let section = self.sections.get(self.sections.section_of(line));
+        let realm = match arguments {
+            [] => section.name.clone(),
+            [word, realm] if word.text == "realm" => realm.text.clone(),
+            _ => return Err("write `auth realm TEXT`".to_owned()),
+        };
+        let Ok(RuleEffect::Ends(target, mut block)) = self.answer(line, &[], "401", scope) else {
+            return Err("it has no conversion here".to_owned());
+        };
+        let value = format!("Basic realm=\"{}\"", realm.replace('$', "$$"));
+        let edit = NativeLine::new("response_header", self.sections.span(line)).keyword("add");
+        block.push(edit.value("WWW-Authenticate").value(&value).end());
+        Ok(RuleEffect::Ends(target, block))
     }
 
     /// Reads a file whose contents a rule sends.

@@ -131,6 +131,7 @@ impl HaproxyConverter<'_> {
         if limited {
             lines.push(self.queue(id, servers.queue, span));
         }
+        lines.extend(self.source(id));
         lines.extend(servers.tls);
         lines.extend(servers.send_proxy);
         for line in self.sections.own(id, "tcp-request inspect-delay") {

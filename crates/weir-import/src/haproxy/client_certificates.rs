@@ -139,8 +139,10 @@ pub(super) fn certificate_fetch(
             let taken = hexadecimal()?;
             (SampleText::text("${ssl_client_fingerprint}").step(&["upper"]), taken)
         }
-        "ssl_c_s_dn" => (name_part("${ssl_client_s_dn}", call)?, 0),
-        "ssl_c_i_dn" => (name_part("${ssl_client_i_dn}", call)?, 0),
+        "ssl_c_notbefore" => (short_time("${ssl_client_v_start}"), 0),
+        "ssl_c_notafter" => (short_time("${ssl_client_v_end}"), 0),
+        "ssl_c_s_dn" => (name_part("ssl_client_s_dn", call)?, 0),
+        "ssl_c_i_dn" => (name_part("ssl_client_i_dn", call)?, 0),
         _ => return Ok(None),
     }))
 }
@@ -166,24 +168,45 @@ fn verify_number(text: SampleText) -> SampleText {
     found.step(&["regsub", "^FAILED.*", "1"]).step(&["regsub", "^(?:SUCCESS|NONE)?$", "0"])
 }
 
-/// Returns a part of the name of a subject or an issuer.
+/// Returns a time in the form of ASN.1's `UTCTime`, `261120191500Z`.
+fn short_time(source: &str) -> SampleText {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let months = (1..).zip(MONTHS);
+    let numbered = months.fold(SampleText::text(source), |text, (number, name)| {
+        text.step(&["regsub", &format!("^{name} "), &format!("{number:02} ")])
+    });
+    let parts = r"^(\d\d) (\d\d) (\d\d):(\d\d):(\d\d) \d\d(\d\d) GMT$";
+    numbered.step(&["regsub", r"^(\d\d)  ?(\d) ", r"\1 0\2 "]).step(&[
+        "regsub",
+        parts,
+        r"\6\1\2\3\4\5Z",
+    ])
+}
+
+/// Returns a part of the name of a subject or an issuer, or the whole name in one line.
 fn name_part(source: &str, call: &SampleCall) -> Result<SampleText, String> {
     let name = call.name.as_str();
     let arguments: Vec<&str> = call.arguments.iter().map(String::as_str).collect();
     let part = match arguments.as_slice() {
-        ["", "0", "rfc2253"] => return Ok(SampleText::text(source)),
+        ["", "0", "rfc2253"] => return Ok(SampleText::text(&format!("${{{source}}}"))),
+        // Characters beyond ASCII are written as numbers here, and such a name is not known.
+        [] => {
+            let text = SampleText::text(&format!("${{{source}_legacy}}"));
+            return Ok(text.step(&["regsub", r"(?s)^.*\\x[0-9A-F]{2}.*$", ""]));
+        }
         [part] | [part, "1"] if part.bytes().all(|byte| byte.is_ascii_alphabetic()) => *part,
         _ => "",
     };
     if part.is_empty() {
         return Err(format!(
-            "write one part of the name, as in `{name}(CN)`, or `{name}(,0,rfc2253)`"
+            "write `{name}`, one part of the name as in `{name}(CN)`, or `{name}(,0,rfc2253)`"
         ));
     }
     // The text has the last part of the name first, where HAProxy takes the first one.
     let before = r"(?:(?:[^\\,+]|\\.)*[,+])*";
     let found = format!(r"(?s)^{before}(?i:{part})=((?:[^\\,+]|\\.)*)(?:[,+].*)?$");
-    Ok(SampleText::text(source)
+    Ok(SampleText::text(&format!("${{{source}}}"))
         .step(&["regsub", &found, r"=\1"])
         .step(&["regsub", "(?s)^[^=].*$", ""])
         // Characters beyond ASCII are written as numbers, and such a value is not known.

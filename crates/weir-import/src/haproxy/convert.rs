@@ -68,6 +68,8 @@ pub(super) struct HaproxyConverter<'s> {
     pool_numbers: HashMap<String, usize>,
     /// The sections with pages by name.
     pub(super) page_groups: HashMap<&'s str, SectionId>,
+    /// The sections `userlist` by name.
+    pub(super) userlists: HashMap<&'s str, SectionId>,
     /// The beginning of each page that was looked at.
     pub(super) pages: HashMap<String, Option<PageStatus>>,
     /// The files of pages that were read.
@@ -78,6 +80,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) used_acls: HashSet<LineId>,
     /// Set while the rules of a section in mode `tcp` are read.
     pub(super) passes_bytes: bool,
+    /// Set while rules are read for which every client begins with TLS: to true once one asked.
+    pub(super) assumes_tls: Option<bool>,
     /// The folder of the file, against which HAProxy resolves paths by default.
     pub(super) folder: PathBuf,
     lines: usize,
@@ -142,11 +146,13 @@ impl<'s> HaproxyConverter<'s> {
             pool_names: HashSet::new(),
             pool_numbers: HashMap::new(),
             page_groups: by_name(&["http-errors"]),
+            userlists: by_name(&["userlist"]),
             pages: HashMap::new(),
             page_files: HashMap::new(),
             acls: HashMap::new(),
             used_acls: HashSet::new(),
             passes_bytes: false,
+            assumes_tls: None,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
             lines: 0,
             conditions: 0,
@@ -158,6 +164,7 @@ impl<'s> HaproxyConverter<'s> {
     fn file(&mut self, start: SourceSpan) -> Vec<Directive> {
         let mut top = self.process(start);
         top.extend(self.resolver());
+        self.userlists();
         let mut listeners = Vec::new();
         let sections = self.sections;
         for (id, section) in sections.all() {

@@ -143,6 +143,7 @@ impl HaproxyConverter<'_> {
                 let most = if argument.is_empty() { "4294967296" } else { argument };
                 Ok(SampleText::new("${random}", SampleType::Number).step(&["mod", most]))
             }
+            "date" => date(&call.arguments),
             // HAProxy keeps the request line that it received.
             "capture.req.uri" => Ok(SampleText::settled("${request_uri}")),
             "url_param" | "urlp" if !argument.is_empty() && call.arguments.len() == 1 => {
@@ -197,6 +198,9 @@ impl HaproxyConverter<'_> {
         let name = call.name.as_str();
         let mut words = vec![name.to_owned()];
         words.extend(call.arguments.iter().cloned());
+        if let Some(reason) = unsupported(call) {
+            return Err(reason.to_owned());
+        }
         match name {
             "map" | "map_str" | "map_beg" | "map_end" | "map_sub" | "map_dom" | "map_dir"
             | "map_reg" | "map_ip" | "map_str_int" | "map_beg_int" | "map_ip_int"
@@ -227,16 +231,14 @@ impl HaproxyConverter<'_> {
                 }
                 sample.kind = SampleType::Text;
             }
-            "url_enc" if call.arguments.first().is_some_and(|kind| kind != "query") => {
-                return Err("`url_enc` has the encoding `query` only".to_owned());
+            "http_date" => {
+                words.truncate(2);
+                sample.kind = SampleType::Text;
             }
             "url_enc" => words.truncate(1),
-            "json" if call.arguments.first().is_some_and(|kind| kind.ends_with('p')) => {
-                return Err("`json` of printable texts has no conversion: write `utf8s`".to_owned());
-            }
             "lower" | "upper" | "bytes" | "field" | "word" | "host_only" | "url_dec" | "hex"
             | "base64" | "b64dec" | "ub64enc" | "ub64dec" | "json" | "ltrim" | "rtrim" | "iif"
-            | "cut_crlf" | "sha1" | "sha2" | "digest" | "hmac" => {
+            | "cut_crlf" | "sha1" | "sha2" | "digest" | "hmac" | "ltime" | "utime" => {
                 sample.kind = SampleType::Text;
             }
             _ => return Err(without_conversion(name)),
@@ -252,6 +254,37 @@ impl HaproxyConverter<'_> {
             sample.steps.push(words);
         }
         Ok(sample)
+    }
+}
+
+/// Returns the time, in seconds or milliseconds since 1970.
+fn date(arguments: &[String]) -> Result<SampleText, String> {
+    let argument = |at: usize| arguments.get(at).map_or("", String::as_str);
+    let fraction = match argument(1) {
+        "" | "s" => "[.].*$",
+        "ms" => "[.]",
+        other => return Err(format!("Weir has times in `s` and `ms`, not in `{other}`")),
+    };
+    let whole = SampleText::new("${msec}", SampleType::Number).step(&["regsub", fraction, ""]);
+    match argument(0) {
+        "" | "0" => Ok(whole),
+        offset if offset.parse::<i64>().is_ok() => Ok(whole.step(&["add", offset])),
+        other => Err(format!("`{other}` is not a number")),
+    }
+}
+
+/// Returns the reason why the arguments of a converter have no conversion, if there is one.
+fn unsupported(call: &SampleCall) -> Option<&'static str> {
+    let argument = |at: usize| call.arguments.get(at).map_or("", String::as_str);
+    match call.name.as_str() {
+        "url_enc" if !call.arguments.is_empty() && argument(0) != "query" => {
+            Some("`url_enc` has the encoding `query` only")
+        }
+        "json" if argument(0).ends_with('p') => {
+            Some("`json` of printable texts has no conversion: write `utf8s`")
+        }
+        "http_date" if !matches!(argument(1), "" | "s") => Some("`http_date` takes seconds here"),
+        _ => None,
     }
 }
 

@@ -135,7 +135,16 @@ impl HaproxyConverter<'_> {
         let mut quoted = flags.quoted;
         if let Some(inner) = rest.strip_prefix('[') {
             let end = closing(inner).ok_or("a `%[` is never closed")?;
-            written = self.expression(inner[..end].trim(), scope, span)?;
+            let text = self.expression(inner[..end].trim(), scope, span)?;
+            written = if quoted && scope.place == FormatPlace::Log {
+                // Quotes with nothing in them, not `-`.
+                let steps = [["regsub", "^-$", ""].as_slice(), &["default", ""]];
+                let steps =
+                    steps.map(|words| words.iter().map(|word| (*word).to_owned()).collect());
+                self.converted(&text, &steps, "quoted", span)
+            } else {
+                text
+            };
             rest = &inner[end + 1..];
         } else {
             let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());

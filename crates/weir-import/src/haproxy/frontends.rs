@@ -30,6 +30,11 @@ const CLAIMS: [(&str, &str); 5] = [
     ("X-Real-IP", "$http_x_real_ip"),
 ];
 
+/// Returns the text of a header that listeners set as clients sent it, if it is one.
+pub(super) fn claimed(name: &str) -> Option<&'static str> {
+    CLAIMS.iter().find(|(claim, _)| claim.eq_ignore_ascii_case(name)).map(|(_, text)| *text)
+}
+
 /// A header with an address that an option adds.
 #[derive(Clone, Debug)]
 pub(super) struct ForwardedHeader {

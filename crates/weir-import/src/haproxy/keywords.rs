@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use weir_config::Diagnostic;
 
+use crate::CoverageOutcome;
+
 /// The treatment of a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeywordHandling {
@@ -102,6 +104,46 @@ pub(super) fn contexts_of(name: &str) -> Vec<&'static str> {
     named.map(|(_, name)| *name).collect()
 }
 
+/// Keywords that HAProxy refuses in a frontend or a backend where they do not belong; it passes
+/// others over.
+const MISPLACED: [&str; 12] = [
+    "default-server",
+    "server",
+    "server-template",
+    "retry-on",
+    "tcp-response content",
+    "tcp-response inspect-delay",
+    "use-fcgi-app",
+    "use-server",
+    "hash-preserve-affinity",
+    "declare capture",
+    "tcp-request connection",
+    "tcp-request session",
+];
+
+/// Returns true for a keyword of backends in a frontend, or one of frontends in a backend, that
+/// HAProxy reads and passes over.
+pub(super) fn is_passed_over(name: &str, section: &str) -> bool {
+    let other = match section {
+        "frontend" => "backend",
+        "backend" => "frontend",
+        _ => return false,
+    };
+    find(name, other).is_some() && !MISPLACED.contains(&name)
+}
+
+/// Returns the outcome of a filter that changes nothing here.
+pub(super) fn filter(name: &str) -> Option<CoverageOutcome> {
+    match name {
+        "compression" | "comp-req" | "comp-res" => {
+            let row = find("compression", "backend")?;
+            Some(CoverageOutcome::Differently(row.note.to_owned()))
+        }
+        "trace" => Some(CoverageOutcome::Ignored("it traces the inside of HAProxy".to_owned())),
+        _ => None,
+    }
+}
+
 /// Returns the reason why a keyword is refused that is not in the table for this context.
 pub(super) fn unknown(name: &str, context: &str) -> String {
     let contexts = contexts_of(name);
@@ -157,7 +199,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("backend", "S", KeywordHandling::Converted, "a pool"),
     row("listen", "S", KeywordHandling::Converted, "both"),
     row("peers", "S", KeywordHandling::Ignored, "all workers of Weir share the state that peers exchange; `stick` lines that use it have an outcome of their own"),
-    row("userlist", "S", KeywordHandling::Refused, "Weir does not check passwords of clients: leave that to a server behind it"),
+    row("userlist", "S", KeywordHandling::Converted, "the tests of `http_auth`, for users with `insecure-password`; digests of passwords are refused"),
     row("resolvers", "S", KeywordHandling::Differently, "`resolver` is written from its `nameserver` lines; names are resolved again and again in any case"),
     row("mailers", "S", KeywordHandling::Ignored, "Weir sends no mail; watch its log or its metrics"),
     row("cache", "S", KeywordHandling::Refused, "Weir has no cache: leave it to a server behind it or to a cache in front"),
@@ -229,10 +271,10 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("maxconnrate", "G", KeywordHandling::Refused, "Weir limits connections and requests by client (`limit client`), and `max_connections` in all"),
     row("maxsessrate", "G", KeywordHandling::Refused, "Weir limits connections and requests by client (`limit client`), and `max_connections` in all"),
     row("maxsslrate", "G", KeywordHandling::Refused, "Weir limits connections and requests by client (`limit client`), and `max_connections` in all"),
-    row("maxcomprate", "G", KeywordHandling::Refused, "Weir limits connections and requests by client (`limit client`), and `max_connections` in all"),
-    row("maxcompcpuusage", "G", KeywordHandling::Refused, "Weir limits connections and requests by client (`limit client`), and `max_connections` in all"),
+    row("maxcomprate", "G", KeywordHandling::Ignored, "Weir does not compress"),
+    row("maxcompcpuusage", "G", KeywordHandling::Ignored, "Weir does not compress"),
     row("maxsslconn", "G", KeywordHandling::Refused, "Weir limits connections and requests by client (`limit client`), and `max_connections` in all"),
-    row("maxpipes", "G", KeywordHandling::Refused, "Weir limits connections and requests by client (`limit client`), and `max_connections` in all"),
+    row("maxpipes", "G", KeywordHandling::Ignored, "Weir moves bytes through one bounded buffer, and uses no pipes"),
     row("ulimit-n", "G", KeywordHandling::Ignored, "Weir raises its own limit of open files as far as the hard limit allows"),
     row("fd-hard-limit", "G", KeywordHandling::Ignored, "Weir raises its own limit of open files as far as the hard limit allows"),
     row("strict-limits", "G", KeywordHandling::Ignored, "Weir raises its own limit of open files as far as the hard limit allows"),
@@ -345,7 +387,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("errorloc303", "DFLB", KeywordHandling::Converted, "`error_page … -> redirect`"),
     row("error-log-format", "DFL", KeywordHandling::Differently, "errors are logged in the format of the other lines"),
     row("force-persist", "LB", KeywordHandling::Refused, "the affinity of a pool holds for all its requests"),
-    row("filter", "FLB", KeywordHandling::Refused, "Weir has no filters: the programs behind them need another way"),
+    row("filter", "FLB", KeywordHandling::Refused, "Weir has no filters: the programs behind them need another way; `filter compression` differs as `compression` does, and `filter trace` is ignored"),
     row("fullconn", "DLB", KeywordHandling::Differently, "limits of servers do not grow with the load: `maxconn` holds at all times"),
     row("hash-type", "DLB", KeywordHandling::Converted, "`hash` or `ring_hash`"),
     row("http-after-response", "DFLB", KeywordHandling::Converted, "routes, and changes of headers and of the path"),
@@ -361,10 +403,10 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("http-request", "DFLB", KeywordHandling::Converted, "routes, and changes of headers and of the path"),
     row("http-response", "DFLB", KeywordHandling::Converted, "routes, and changes of headers and of the path"),
     row("http-reuse", "DLB", KeywordHandling::Converted, "`keepalive reuse=`; without it `safe`, as in HAProxy"),
-    row("http-send-name-header", "DLB", KeywordHandling::Refused, "Weir does not tell a server its name"),
+    row("http-send-name-header", "DLB", KeywordHandling::Converted, "`header set` with `$endpoint`"),
     row("id", "FLB", KeywordHandling::Ignored, "it is for HAProxy's own statistics"),
     row("ignore-persist", "LB", KeywordHandling::Refused, "the affinity of a pool holds for all its requests"),
-    row("load-server-state-from-file", "DLB", KeywordHandling::Refused, "`state_file` keeps changes made at run time"),
+    row("load-server-state-from-file", "DLB", KeywordHandling::Ignored, "it is for HAProxy's own statistics and restarts; `state_file` keeps changes made at run time"),
     row("log", "DFLB", KeywordHandling::Converted, "`log`"),
     row("log-format", "DFL", KeywordHandling::Converted, "`format` of a `log`, if every field exists in Weir"),
     row("log-format-sd", "DFL", KeywordHandling::Differently, "lines have the tag of Weir and no structured data of their own"),
@@ -434,9 +476,9 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("retries", "DLB", KeywordHandling::Converted, "`retry`"),
     row("retry-on", "DLB", KeywordHandling::Converted, "`retry`"),
     row("server", "LB", KeywordHandling::Converted, "`server` of a pool"),
-    row("server-state-file-name", "DLB", KeywordHandling::Refused, "`state_file` keeps changes made at run time"),
+    row("server-state-file-name", "DLB", KeywordHandling::Ignored, "it is for HAProxy's own statistics and restarts; `state_file` keeps changes made at run time"),
     row("server-template", "LB", KeywordHandling::Converted, "a `server` whose name is resolved"),
-    row("source", "DLB", KeywordHandling::Refused, "connections to servers have the address that the kernel chooses"),
+    row("source", "DLB", KeywordHandling::Converted, "`source` of the pool; ranges of ports, `usesrc` and `interface` are refused"),
     row("srvtcpka-cnt", "DLB", KeywordHandling::Converted, "`tcp_keepalive`"),
     row("srvtcpka-idle", "DLB", KeywordHandling::Converted, "`tcp_keepalive`"),
     row("srvtcpka-intvl", "DLB", KeywordHandling::Converted, "`tcp_keepalive`"),
@@ -625,7 +667,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("no-alpn", "b", KeywordHandling::Converted, "`http2 off` of the listener"),
     row("ocsp-update", "b", KeywordHandling::Ignored, "Weir has safe orders of its own, and resumes sessions over all workers"),
     row("ktls", "b", KeywordHandling::Ignored, "Weir has safe orders of its own, and resumes sessions over all workers"),
-    row("tls-ticket-keys", "b", KeywordHandling::Refused, "Weir generates its own keys for session tickets"),
+    row("tls-ticket-keys", "b", KeywordHandling::Differently, "Weir makes its own keys for session tickets, and changes them: sessions of another machine or of the time before a restart are not resumed, which costs a full handshake"),
     row("strict-sni", "b", KeywordHandling::Differently, "a client that asks for another name gets the first certificate"),
     row("default-crt", "b", KeywordHandling::Converted, "the first `certificate`"),
     row("weight", "s", KeywordHandling::Converted, "the option of `server`; `weight 0` is `drain`"),
@@ -658,7 +700,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("verify", "s", KeywordHandling::Converted, "`tls` of the pool, `host=` of the server"),
     row("ca-file", "s", KeywordHandling::Converted, "`tls` of the pool, `host=` of the server"),
     row("crt", "s", KeywordHandling::Converted, "`tls` of the pool, `host=` of the server"),
-    row("sni", "s", KeywordHandling::Converted, "`tls` of the pool, `host=` of the server"),
+    row("sni", "s", KeywordHandling::Converted, "`host=` of the server for a text; `tls name=` of the pool for an expression of the request"),
     row("verifyhost", "s", KeywordHandling::Converted, "`tls` of the pool, `host=` of the server"),
     row("ssl-min-ver", "s", KeywordHandling::Converted, "`tls` of the pool, `host=` of the server"),
     row("ssl-max-ver", "s", KeywordHandling::Converted, "`tls` of the pool, `host=` of the server"),
@@ -743,10 +785,10 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("resolvers", "s", KeywordHandling::Differently, "names are resolved again and again by `resolver`, or by the servers of the system"),
     row("track", "s", KeywordHandling::Differently, "each server is probed for itself: here at the address and with the check of the one that it tracks"),
     row("redir", "s", KeywordHandling::Refused, "write a `redirect` for these requests"),
-    row("source", "s", KeywordHandling::Refused, "connections to servers have the address that the kernel chooses"),
-    row("socks4", "s", KeywordHandling::Refused, "connections to servers have the address that the kernel chooses"),
-    row("usesrc", "s", KeywordHandling::Refused, "connections to servers have the address that the kernel chooses"),
-    row("interface", "s", KeywordHandling::Refused, "connections to servers have the address that the kernel chooses"),
+    row("source", "s", KeywordHandling::Converted, "`source=` of the server; ranges of ports, `usesrc` and `interface` are refused"),
+    row("socks4", "s", KeywordHandling::Refused, "connections to servers come from an address of this machine: write `source ADDRESS`"),
+    row("usesrc", "s", KeywordHandling::Refused, "connections to servers come from an address of this machine: write `source ADDRESS`"),
+    row("interface", "s", KeywordHandling::Refused, "connections to servers come from an address of this machine: write `source ADDRESS`"),
     row("stick", "s", KeywordHandling::Ignored, "it belongs to stick tables"),
     row("non-stick", "s", KeywordHandling::Ignored, "it belongs to stick tables"),
     row("check-via-socks4", "s", KeywordHandling::Refused, "Weir uses no SOCKS"),
@@ -778,7 +820,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("disable-l7-retry", "q", KeywordHandling::Converted, "`retry` of the routes, for connections that fail only"),
     row("wait-for-handshake", "q", KeywordHandling::Ignored, "Weir sends no request before the handshake is complete"),
     row("set-log-level", "qr", KeywordHandling::Converted, "`when` of the log, for `silent` in a frontend; other levels do not change the severity of lines"),
-    row("auth", "q", KeywordHandling::Refused, "Weir does not check passwords of clients: leave that to a server behind it"),
+    row("auth", "q", KeywordHandling::Converted, "`respond 401` with `WWW-Authenticate`"),
     row("track-sc3", "qr", KeywordHandling::Refused, "Weir counts requests by key natively: write `limit rate KEY rate=…` or `limit client`"),
     row("switch-mode", "q", KeywordHandling::Refused, "write `mode http`: Weir reads requests from the start"),
     row("expect-proxy", "q", KeywordHandling::Refused, "write `accept-proxy` at the `bind`"),
@@ -822,15 +864,15 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("set-src-port", "q", KeywordHandling::Refused, "name the proxy in front in `trusted_proxies` of a native file"),
     row("set-dst", "q", KeywordHandling::Refused, "name the proxy in front in `trusted_proxies` of a native file"),
     row("set-dst-port", "q", KeywordHandling::Refused, "name the proxy in front in `trusted_proxies` of a native file"),
-    row("set-priority-class", "q", KeywordHandling::Refused, "the queue is in the order of arrival"),
-    row("set-priority-offset", "q", KeywordHandling::Refused, "the queue is in the order of arrival"),
+    row("set-priority-class", "q", KeywordHandling::Refused, "the queue is in the order of arrival, so that no request overtakes another: give requests that must not wait a backend of their own"),
+    row("set-priority-offset", "q", KeywordHandling::Refused, "the queue is in the order of arrival, so that no request overtakes another: give requests that must not wait a backend of their own"),
     row("set-timeout", "q", KeywordHandling::Converted, "`timeout` of the route, without a condition that differs by request"),
     row("set-retries", "q", KeywordHandling::Refused, "write a backend with these settings"),
     row("set-bandwidth-limit", "qr", KeywordHandling::Refused, "write a backend with these settings"),
     row("cache-use", "q", KeywordHandling::Refused, "Weir has no cache"),
     row("cache-store", "r", KeywordHandling::Refused, "Weir has no cache"),
     row("use-service", "q", KeywordHandling::Refused, "metrics are at the `admin` address"),
-    row("early-hint", "q", KeywordHandling::Refused, "Weir has nothing like it"),
+    row("early-hint", "q", KeywordHandling::Differently, "no `103` is sent before the response: browsers learn of these resources from the response itself"),
     row("do-resolve", "q", KeywordHandling::Refused, "Weir has nothing like it"),
     row("send-spoe-group", "qr", KeywordHandling::Refused, "Weir has nothing like it"),
     row("do-log", "qr", KeywordHandling::Refused, "Weir has nothing like it"),
@@ -903,13 +945,15 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("rand", "n", KeywordHandling::Converted, "`variable` of a `convert`; converters too"),
     row("base", "n", KeywordHandling::Converted, "`variable` of a `convert`; converters too"),
     row("http_first_req", "n", KeywordHandling::Converted, "`variable` of a `convert`; converters too"),
-    row("http_auth", "n", KeywordHandling::Refused, "Weir does not check passwords of clients"),
-    row("http_auth_group", "n", KeywordHandling::Refused, "Weir does not check passwords of clients"),
+    row("http_auth", "n", KeywordHandling::Converted, "a test of the digest of `$http_authorization`, for the users of a `userlist` with `insecure-password`"),
+    row("http_auth_group", "n", KeywordHandling::Converted, "a test of the digest of `$http_authorization`, for the users of a `userlist` with `insecure-password`"),
     row("ssl_c_used", "n", KeywordHandling::Converted, "`variable $ssl_client_verify`"),
     row("ssl_c_verify", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$ssl_client_verify`; conditions compare it with 0 alone, since OpenSSL has several numbers where Weir knows one reason"),
     row("ssl_fc_has_crt", "n", KeywordHandling::Converted, "`variable $ssl_client_verify`, of resumed sessions too"),
-    row("ssl_c_s_dn", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$ssl_client_s_dn`: one part of the name, or the whole in the form `rfc2253`; a part with characters beyond ASCII has no value"),
-    row("ssl_c_i_dn", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$ssl_client_i_dn`: one part of the name, or the whole in the form `rfc2253`; a part with characters beyond ASCII has no value"),
+    row("ssl_c_s_dn", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$ssl_client_s_dn`: one part of the name, or the whole in the form `rfc2253`, or of `$ssl_client_s_dn_legacy`: the whole in one line; a part or a line with characters beyond ASCII has no value"),
+    row("ssl_c_i_dn", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$ssl_client_i_dn`: one part of the name, or the whole in the form `rfc2253`, or of `$ssl_client_i_dn_legacy`: the whole in one line; a part or a line with characters beyond ASCII has no value"),
+    row("ssl_c_notbefore", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$ssl_client_v_start`"),
+    row("ssl_c_notafter", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$ssl_client_v_end`"),
     row("ssl_c_serial", "n", KeywordHandling::Converted, "with `hex`: `variable $ssl_client_serial`"),
     row("ssl_c_sha1", "n", KeywordHandling::Converted, "with `hex`: `variable` of a `convert` of `$ssl_client_fingerprint`"),
     row("sc_http_req_rate", "n", KeywordHandling::Refused, "write `limit client` natively"),
@@ -920,10 +964,10 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("sc_conn_rate", "n", KeywordHandling::Refused, "write `limit client` natively"),
     row("var", "n", KeywordHandling::Converted, "`variable`"),
     row("nbconn", "b", KeywordHandling::Ignored, "it is for connections that HAProxy opens itself"),
-    row("sni-auto", "s", KeywordHandling::Refused, "Weir asks each server for a fixed name: write `sni str(NAME)`"),
+    row("sni-auto", "s", KeywordHandling::Converted, "`tls name=` of the pool with the host of the request; the default from 3.3 on"),
     row("no-sni-auto", "s", KeywordHandling::Converted, "the option is off"),
-    row("check-sni-auto", "s", KeywordHandling::Ignored, "probes ask for the name that requests ask for"),
-    row("no-check-sni-auto", "s", KeywordHandling::Ignored, "probes ask for the name that requests ask for"),
+    row("check-sni-auto", "s", KeywordHandling::Ignored, "probes ask for the name of the server: that of `check-sni`, or its own"),
+    row("no-check-sni-auto", "s", KeywordHandling::Ignored, "probes ask for the name of the server: that of `check-sni`, or its own"),
     row("quic-cc-algo", "s", KeywordHandling::Refused, "Weir has no QUIC"),
     row("ktls", "s", KeywordHandling::Ignored, "it tunes the socket"),
     row("hash-preserve-affinity", "DLB", KeywordHandling::Differently, "a key whose server is full waits in the queue or goes to the next server for it"),
@@ -1064,14 +1108,14 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("aes_cbc_dec", "c", KeywordHandling::Refused, "Weir does not look into such data: leave that to a server behind it"),
     row("aes_cbc_enc", "c", KeywordHandling::Refused, "Weir does not look into such data: leave that to a server behind it"),
     row("x509_v_err_str", "c", KeywordHandling::Refused, "Weir does not look into such data: leave that to a server behind it"),
-    row("ltime", "c", KeywordHandling::Refused, "Weir writes times of its own only, such as `%tr` in logs"),
-    row("utime", "c", KeywordHandling::Refused, "Weir writes times of its own only, such as `%tr` in logs"),
+    row("ltime", "c", KeywordHandling::Converted, "`ltime` of a `convert`"),
+    row("utime", "c", KeywordHandling::Converted, "`utime` of a `convert`"),
     row("ms_ltime", "c", KeywordHandling::Refused, "Weir writes times of its own only, such as `%tr` in logs"),
     row("ms_utime", "c", KeywordHandling::Refused, "Weir writes times of its own only, such as `%tr` in logs"),
     row("us_ltime", "c", KeywordHandling::Refused, "Weir writes times of its own only, such as `%tr` in logs"),
     row("us_utime", "c", KeywordHandling::Refused, "Weir writes times of its own only, such as `%tr` in logs"),
-    row("http_date", "c", KeywordHandling::Refused, "Weir writes times of its own only, such as `%tr` in logs"),
-    row("date", "c", KeywordHandling::Refused, "Weir writes times of its own only, such as `%tr` in logs"),
+    row("http_date", "c", KeywordHandling::Converted, "`http_date` of a `convert`; seconds only"),
+    row("date", "n", KeywordHandling::Converted, "a `convert` of `$msec`, in seconds or milliseconds"),
     row("be2dec", "c", KeywordHandling::Refused, "Weir has no binary samples: write `hex` or `base64`"),
     row("be2hex", "c", KeywordHandling::Refused, "Weir has no binary samples: write `hex` or `base64`"),
     row("htonl", "c", KeywordHandling::Refused, "Weir has no binary samples: write `hex` or `base64`"),

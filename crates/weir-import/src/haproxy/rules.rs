@@ -493,7 +493,7 @@ impl HaproxyConverter<'_> {
             Some(Ok(pool)) => {
                 let mut block = forwards.before;
                 block.append(&mut state.request);
-                block.extend(forwards.after);
+                block.extend(forwards.after.into_iter().chain(self.server_name_header(backend)));
                 let once = AclTest::any(state.unrepeated);
                 if once != AclTest::Always(false)
                     && let Some(line) = self.connect_retries(backend, span)

@@ -536,8 +536,17 @@ fn unconverted(sections: &Sections, section: &Section, id: LineId) -> CoverageOu
         };
     }
     let Some(row) = keywords::find(keyword, kind) else {
+        if keywords::is_passed_over(keyword, kind) {
+            let reason = format!("HAProxy passes it over in a `{kind}` too, with a warning");
+            return CoverageOutcome::Ignored(reason);
+        }
         return CoverageOutcome::Refused(keywords::unknown(keyword, kind));
     };
+    if keyword == "filter"
+        && let Some(outcome) = keywords::filter(sections.word(id, 0))
+    {
+        return outcome;
+    }
     if sections.is_negated(id) && row.handling != KeywordHandling::Converted {
         return CoverageOutcome::Ignored("it is off".to_owned());
     }

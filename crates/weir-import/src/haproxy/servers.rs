@@ -4,11 +4,13 @@
 use weir_config::syntax::tree::Directive;
 
 use super::agents::{AgentOptions, ConvertedAgents};
+use super::asked_names::AskedNames;
 use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
 use super::process::TlsVersions;
 use super::sections::{LineId, SectionId};
 use super::send_proxy::SendProxyOptions;
+use super::source_address::source_address;
 use super::values;
 use crate::native::NativeLine;
 
@@ -85,6 +87,8 @@ pub(super) struct ServerOptions {
     role: ServerRole,
     send_proxy: SendProxyOptions,
     agent: AgentOptions,
+    /// The address that connections come from.
+    source: Option<String>,
 }
 
 /// The readiness of a server for requests.
@@ -103,16 +107,14 @@ struct ServerTlsOptions {
     verify: Option<bool>,
     authority: Option<String>,
     certificate: Option<String>,
-    name: Option<String>,
-    /// The name that checks ask for.
-    check_name: Option<String>,
+    names: AskedNames,
     versions: TlsVersions,
 }
 
 impl ServerTlsOptions {
     /// Returns the options that all servers of a pool share.
     fn without_names(&self) -> Self {
-        Self { name: None, check_name: None, ..self.clone() }
+        Self { names: AskedNames::default(), ..self.clone() }
     }
 }
 
@@ -151,6 +153,7 @@ impl ServerOptions {
             role: ServerRole::default(),
             send_proxy: SendProxyOptions::default(),
             agent: AgentOptions::default(),
+            source: None,
         }
     }
 
@@ -238,6 +241,7 @@ impl ServerOptions {
             "port" => self.check.port = Some(value.parse().map_err(|_| missing())?),
             "addr" => self.address = Some(value.to_owned()),
             "track" if !value.is_empty() => self.track = Some(value.to_owned()),
+            "source" => self.source = Some(source_address(value)?),
             "cookie" => {
                 values::cookie_value(value)?;
                 self.cookie = Some(value.to_owned());
@@ -280,12 +284,8 @@ impl ServerOptions {
             "check-ssl" => self.check.tls = true,
             "no-check-ssl" => self.check.tls = false,
             "no-ssl" => self.tls.on = false,
-            "no-verifyhost"
-            | "no-send-proxy-v2-ssl-cn"
-            | "no-tfo"
-            | "no-check-send-proxy"
-            | "no-sni-auto" => {}
-            _ => return self.send_proxy.take_lone(word),
+            "no-send-proxy-v2-ssl-cn" | "no-tfo" | "no-check-send-proxy" => {}
+            _ => return self.tls.names.take_lone(word) || self.send_proxy.take_lone(word),
         }
         true
     }
@@ -304,19 +304,7 @@ impl ServerOptions {
             },
             "ca-file" => self.tls.authority = Some(value.to_owned()),
             "crt" => self.tls.certificate = Some(value.to_owned()),
-            "verifyhost" => self.tls.name = Some(value.to_owned()),
-            "sni" => {
-                let name = value.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'));
-                let Some(name) = name else {
-                    return Err(format!(
-                        "Weir asks each server for a fixed name, not for `{value}`: write `sni str(NAME)`"
-                    ));
-                };
-                if self.tls.name.is_none() {
-                    self.tls.name = Some(name.trim_matches('"').to_owned());
-                }
-            }
-            "check-sni" => self.tls.check_name = Some(value.to_owned()),
+            _ if self.tls.names.take(word, value) => {}
             _ => {
                 return match self.tls.versions.take(word, value)? {
                     0 => Ok(None),
@@ -355,6 +343,9 @@ impl HaproxyConverter<'_> {
             self.options(&mut options, line, if template { 3 } else { 2 });
             if self.outcomes.is_refused(line) {
                 continue;
+            }
+            if options.tls.on {
+                self.automatic_name(id, &mut options.tls.names, line);
             }
             all.push((options, line));
         }
@@ -421,7 +412,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option that no field of a server holds; returns the number of its words.
     fn other_option(&mut self, line: LineId, word: &str) -> usize {
-        const LONE: [&str; 21] = [
+        const LONE: [&str; 20] = [
             "allow-0rtt",
             "tfo",
             "no-ssl-reuse",
@@ -438,7 +429,6 @@ impl HaproxyConverter<'_> {
             "no-renegotiate",
             "strict-maxconn",
             "check-reuse-pool",
-            "sni-auto",
             "check-sni-auto",
             "no-check-sni-auto",
             "no-check-reuse-pool",
@@ -513,9 +503,7 @@ impl HaproxyConverter<'_> {
         if options.role.down {
             native = native.keyword("down");
         }
-        if let Some(host) = options.tls.name.as_ref().filter(|_| options.tls.on) {
-            native = native.option("host", host);
-        }
+        native = self.host_of(native, &options.tls, line);
         if !options.checked && checked {
             native = native.option("check", "off");
         } else if let Some(address) = &options.address {
@@ -523,8 +511,23 @@ impl HaproxyConverter<'_> {
             let port = port.as_deref().or(found.text.rsplit(':').next()).unwrap_or_default();
             native = native.option("check", &format!("{address}:{port}"));
         }
+        if let Some(source) = &options.source {
+            native = native.option("source", source);
+        }
         let agent = agents.of_server(&options.agent, &found.text);
         Some(self.agent_of(native, agent, line).end())
+    }
+
+    /// Adds the name that a server with TLS is asked for.
+    fn host_of(&mut self, native: NativeLine, tls: &ServerTlsOptions, line: LineId) -> NativeLine {
+        match tls.names.own() {
+            Ok(Some(host)) if tls.on => native.option("host", host),
+            Err(reason) if tls.on => {
+                self.outcomes.refuse(line, reason);
+                native
+            }
+            _ => native,
+        }
     }
 
     /// Adds the address of a server's agent, if it has one of its own.
@@ -600,8 +603,9 @@ impl HaproxyConverter<'_> {
             }
             let (own, others) = (&options.tls, &first.tls);
             let is_used = own.on || options.probes_use_tls() && first.probes_use_tls();
-            let same =
-                own.on == others.on && (!is_used || own.without_names() == others.without_names());
+            let same = own.on == others.on
+                && (!is_used || own.without_names() == others.without_names())
+                && (!own.on || own.names.agrees_with(&others.names));
             if options.send_proxy != first.send_proxy {
                 self.outcomes.refuse(*line, "Weir sends the PROXY protocol to all servers of a backend or to none: write a backend for each");
             }
@@ -614,8 +618,9 @@ impl HaproxyConverter<'_> {
         self.checks_of_the_pool(servers, all);
         self.passive(servers, all);
         if first.tls.on {
-            let line = self.server_tls(NativeLine::new("tls", span), &first.tls, *line);
-            servers.tls = Some(line.end());
+            let native = self.server_tls(NativeLine::new("tls", span), &first.tls, *line);
+            let native = self.request_name(native, &first.tls.names, *line);
+            servers.tls = Some(native.end());
         }
     }
 
@@ -655,7 +660,7 @@ impl HaproxyConverter<'_> {
         if !sample.tls.on {
             let native = NativeLine::new("check_tls", self.sections.span(*first));
             let native = self.server_tls(native, &sample.tls, *first);
-            let name = sample.tls.check_name.as_ref().or(sample.tls.name.as_ref());
+            let name = sample.tls.names.of_checks();
             servers.check_tls = Some(match name {
                 Some(name) => native.option("name", name).end(),
                 None => native.option("sni", "off").end(),

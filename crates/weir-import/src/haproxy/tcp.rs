@@ -15,8 +15,8 @@ use crate::native::NativeLine;
 
 /// The reason for a condition that only a request can meet.
 const REQUESTS: &str = "its condition looks at requests, and the section is in `mode tcp`";
-/// The test of HAProxy that its manual combines with `req.ssl_sni`.
-const HELLO: &str = "ssl_hello_type";
+/// The difference of a rule that rejects clients without TLS.
+const WITHOUT_TLS: &str = "a client that does not begin with TLS is passed on as one that asks for no name; HAProxy closes its connection";
 
 impl HaproxyConverter<'_> {
     /// Returns the lines that every address of a section in mode `tcp` has.
@@ -130,15 +130,11 @@ impl HaproxyConverter<'_> {
         let mut drafts = Vec::new();
         for keyword in ["tcp-request connection", "tcp-request session", "tcp-request content"] {
             let mut accepted: Vec<AclTest> = Vec::new();
+            // Whether there is a `ClientHello` is not known: what holds for TLS holds for all.
+            self.assumes_tls = (keyword == "tcp-request content").then_some(false);
             for line in sections.every(id, keyword) {
                 let words = sections.words(line);
                 let action = words.first().map_or("", |word| word.text.as_str());
-                let is_hello = words.iter().any(|word| word.text.contains(HELLO));
-                if action == "accept" && is_hello {
-                    // Routes by name read the whole `ClientHello`.
-                    self.outcomes.honour(line);
-                    continue;
-                }
                 match self.condition(
                     line,
                     words.get(1..).unwrap_or_default(),
@@ -152,6 +148,10 @@ impl HaproxyConverter<'_> {
                     }
                     Ok((test, _)) if action == "reject" => {
                         let when = AclTest::all(accepted.iter().cloned().chain([test]).collect());
+                        if when == AclTest::Always(false) && self.assumes_tls == Some(true) {
+                            self.outcomes.differs(line, WITHOUT_TLS);
+                            continue;
+                        }
                         drafts.extend(self.rejection(line, when, targets));
                     }
                     Ok(_) => {
@@ -162,6 +162,7 @@ impl HaproxyConverter<'_> {
                 }
             }
         }
+        self.assumes_tls = None;
         drafts
     }
 

@@ -28,6 +28,12 @@ impl HaproxyVersion {
     pub(super) fn balances_at_random(self) -> bool {
         self >= Self::new(3, 3)
     }
+
+    /// Returns true if servers with TLS are asked for the host of the request where a file does not
+    /// say (`sni-auto`).
+    pub(super) fn names_servers_by_host(self) -> bool {
+        self >= Self::new(3, 3)
+    }
 }
 
 impl std::fmt::Display for HaproxyVersion {

@@ -34,6 +34,7 @@ mod referers;
 mod rewriting;
 mod route_parts;
 mod scope;
+mod source_address;
 mod state;
 mod statements;
 mod status_page;

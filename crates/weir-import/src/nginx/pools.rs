@@ -317,10 +317,12 @@ impl<'t> Converter<'_, 't> {
                 None
             }
         };
-        let printed_tls = tls.as_ref().map(|line| print(slice::from_ref(line)));
-        let printed_tls = printed_tls.unwrap_or_default();
+        // Routes cannot have these of their own.
+        let connection: Vec<Directive> =
+            self.source_address(scope).into_iter().chain(tls).collect();
+        let printed_connection = print(&connection);
         let of_host = self.pools.made.get(host);
-        if let Some(made) = of_host.and_then(|pools| pools.get(&printed_tls)) {
+        if let Some(made) = of_host.and_then(|pools| pools.get(&printed_connection)) {
             let before = &made.settings;
             let lines = [retry_line].into_iter().chain(others).zip(printed.iter().zip(before));
             let own = lines.filter(|(_, (here, before))| here != before);
@@ -338,13 +340,13 @@ impl<'t> Converter<'_, 't> {
         // Routes that retry more than this one have no budget either.
         lines.push(retry.option("budget", "off").end());
         lines.extend(others);
-        lines.extend(tls);
+        lines.extend(connection);
         if self.pools.is_upstream(host) && self.pools.made.contains_key(host) {
-            self.outcomes.differs(pass, "Weir has a pool for each setting of TLS: limits and failures of its servers are counted apart from those of other locations");
+            self.outcomes.differs(pass, "Weir has a pool for each setting of TLS and each `proxy_bind`: limits and failures of its servers are counted apart from those of other locations");
         }
         let pool = self.pools.free_name(host);
         let made = MadePool { pool: pool.clone(), settings: printed, failures };
-        self.pools.made.entry(host.to_owned()).or_default().insert(printed_tls, made);
+        self.pools.made.entry(host.to_owned()).or_default().insert(printed_connection, made);
         self.pools.directives.push(NativeLine::new("pool", span).value(&pool).block(lines));
         Ok(PassTarget { pool, route_lines: Vec::new() })
     }
@@ -397,6 +399,7 @@ impl<'t> Converter<'_, 't> {
     ) -> String {
         let retry = self.retry(scope, usize::MAX, span).end();
         let mut lines = vec![retry, self.timeouts(scope, span), self.buffer(scope, span)];
+        lines.extend(self.source_address(scope));
         if scheme == UpstreamScheme::Https {
             lines.push(self.upstream_tls("", scope, span));
         }

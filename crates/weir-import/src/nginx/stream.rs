@@ -265,6 +265,7 @@ impl<'t> Converter<'_, 't> {
         let silence = self.time(scope, "proxy_timeout", "10m");
         let timeout = NativeLine::new("timeout", span).option("connect", &connect);
         lines.push(timeout.option("tunnel", &silence).end());
+        lines.extend(self.source_address(scope));
         if self.switch(scope, "proxy_protocol", false) {
             lines.push(NativeLine::new("send_proxy", span).keyword("v1").end());
         }

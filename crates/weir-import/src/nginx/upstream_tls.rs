@@ -6,6 +6,7 @@ use weir_config::syntax::tree::Directive;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::values;
 use crate::native::NativeLine;
 
 /// The settings of TLS to servers.
@@ -42,22 +43,38 @@ impl<'t> Converter<'_, 't> {
         let id = self.single(scope, "proxy_ssl_name");
         let name = id.map_or("$proxy_host", |id| self.statements.word(id, 0));
         let name = if matches!(name, "$proxy_host" | "${proxy_host}") { host } else { name };
-        if let Some(id) = id {
-            if name.contains('$') {
-                self.outcomes.refuse(id, "the name of a server does not depend on the request: write it out, in a location for each name");
-            } else {
-                self.outcomes.honour(id);
+        let name = match id {
+            Some(id) if name.contains('$') => self.request_name(id, name),
+            _ => {
+                if let Some(id) = id {
+                    self.outcomes.honour(id);
+                }
+                without_port(name).to_owned()
             }
-        }
+        };
         line = line.option("sni", on_off(with_name));
         // Without verification and server name, nothing depends on the name.
         if with_name || verify.is_some() {
-            line = line.option("name", without_port(name));
+            line = line.option("name", &name);
         }
         line = self.client_certificate(scope, line);
         line = self.upstream_protocols(scope, line);
         self.minor_settings(scope);
         line.end()
+    }
+
+    /// Returns a name that each request decides, in Weir's form.
+    fn request_name(&mut self, id: StatementId, name: &str) -> String {
+        match values::template(name, &self.known(), false) {
+            Ok(name) => {
+                self.outcomes.honour(id);
+                name
+            }
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                String::new()
+            }
+        }
     }
 
     /// Returns the file of trusted certificates if servers are verified.

@@ -176,7 +176,7 @@ impl KnownVariables<'_> {
 }
 
 /// The variables that mean the same in nginx and Weir.
-const SAME: [&str; 51] = [
+const SAME: [&str; 53] = [
     "remote_addr",
     "remote_port",
     "remote_user",
@@ -213,6 +213,8 @@ const SAME: [&str; 51] = [
     "ssl_client_verify",
     "ssl_client_s_dn",
     "ssl_client_i_dn",
+    "ssl_client_s_dn_legacy",
+    "ssl_client_i_dn_legacy",
     "ssl_client_serial",
     "ssl_client_fingerprint",
     "ssl_client_v_start",

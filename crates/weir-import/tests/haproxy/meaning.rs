@@ -872,3 +872,42 @@ fn the_size_of_a_body_is_the_one_that_its_request_tells() {
         assert!(word == "refused" && reason.contains("no body"), "{fetch}: {word} {reason}");
     }
 }
+
+#[test]
+fn users_with_plain_passwords_are_tests_of_a_digest() {
+    let check = |list: &str, rule: &str| {
+        let imported = text(&format!(
+            "userlist people\n{list}\n\
+             defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
+             listen l\n bind 127.0.0.1:1\n http-request auth realm r unless {{ {rule} }}\n server s 127.0.0.1:2\n"
+        ));
+        let (word, reason) = outcome(&imported.coverage, "http-request auth");
+        let (word, reason) = (word, reason.to_owned());
+        (word, reason, imported)
+    };
+    let plain = " user a insecure-password secret\n user b insecure-password other groups g";
+    let (word, reason, imported) = check(plain, "http_auth(people)");
+    assert_eq!(word, "honoured", "{reason}");
+    let native = imported.native();
+    // The passwords are not shown.
+    assert!(!native.contains("secret") && !native.contains("YTpzZWNyZXQ"), "{native}");
+    assert_eq!(statuses(&config(imported)), [401]);
+    for (list, rule, expected) in [
+        (" user a password $5$abc$def", "http_auth(people)", "line 2"),
+        (" user a insecure-password x\n user b password $1$", "http_auth(people)", "line 3"),
+        (" user a insecure-password x frob y", "http_auth(people)", "line 2"),
+        (" user a", "http_auth(people)", "line 2"),
+        (plain, "http_auth(others)", "no `userlist others`"),
+        (plain, "http_auth", "http_auth(LIST)"),
+        (plain, "http_auth_group(people)", "no pattern"),
+        (plain, "http_auth(people),lower", "no conversion"),
+    ] {
+        let (word, reason, imported) = check(list, rule);
+        assert!(word == "refused" && reason.contains(expected), "{rule}: {word} {reason}");
+        // What cannot be verified lets nobody in.
+        assert_eq!(statuses(&config(imported)), [403], "{list} {rule}");
+    }
+    // A group without users lets nobody in either.
+    let (word, _, imported) = check(plain, "http_auth_group(people) none");
+    assert_eq!((word, statuses(&config(imported))), ("honoured", vec![401]));
+}

@@ -1,8 +1,9 @@
-//! Options of servers: agents, servers that follow others, and statuses of checks that drain.
+//! Options of servers: agents, servers that follow others, statuses of checks that drain, addresses
+//! that connections come from, and the names that servers are asked for.
 
 use weir_config::model::{AgentCheck, Check, EndpointCheck};
 
-use super::{config, outcome, proxies, text};
+use super::{config, of_version, outcome, proxies, text};
 
 #[test]
 fn agents_are_asked_by_the_pool() {
@@ -96,4 +97,97 @@ fn a_status_of_a_probe_drains_a_server() {
     let line = "http-check disable-on-404";
     assert_eq!(drains(&format!("option httpchk\n {line}")), ("honoured", Some("404".to_owned())));
     assert_eq!(drains(line), ("ignored", None));
+}
+
+#[test]
+fn connections_come_from_the_address_of_the_file() {
+    let sources = |backend: &str| {
+        let imported = proxies("", backend);
+        let pool = config(imported).pools.remove(0);
+        let own: Vec<_> = pool.endpoints.iter().map(|server| pool.source_of(server)).collect();
+        own.into_iter().map(|source| source.map(|at| at.to_string())).collect::<Vec<_>>()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(sources(""), [None]);
+    assert_eq!(sources("source 127.0.0.9"), [some("127.0.0.9:0")]);
+    assert_eq!(
+        sources("source ipv4@127.0.0.9:7000\n server t 127.0.0.1:3 source 127.0.0.8"),
+        [some("127.0.0.9:7000"), some("127.0.0.8:0")]
+    );
+    // The kernel chooses the address of one server, whatever holds for the others.
+    for any in ["*", "0.0.0.0"] {
+        let lines = format!("source 127.0.0.9\n server t 127.0.0.1:3 source {any}");
+        assert_eq!(sources(&lines), [some("127.0.0.9:0"), None]);
+    }
+    for (line, expected) in [
+        ("source 127.0.0.9 usesrc clientip", "`usesrc`"),
+        ("source 127.0.0.9 interface eth0", "`interface`"),
+        ("source 127.0.0.9:1000-2000", "no ports"),
+        ("source host.test", "no address"),
+        ("source", "write `source ADDRESS`"),
+    ] {
+        let imported = proxies("", line);
+        let (word, reason) = outcome(&imported.coverage, "source");
+        assert!(word == "refused" && reason.contains(expected), "{line}: {word} {reason}");
+    }
+}
+
+/// Returns the outcome of a server in a file for a version, and the names that it is asked for:
+/// that of each request, and its own.
+fn names(version: &str, options: &str) -> (&'static str, String, [Option<String>; 2]) {
+    let line = format!("server t 127.0.0.1:3 ssl verify none {options}");
+    let file = format!(
+        "defaults\n timeout client 1s\n timeout connect 1s\n timeout server 1s\nlisten l\n mode http\n bind 127.0.0.1:1\n {line}\n"
+    );
+    let version = weir_import::HaproxyVersion::parse(version).unwrap();
+    let imported = of_version(&file, version);
+    let (word, reason) = outcome(&imported.coverage, "server t");
+    let reason = reason.to_owned();
+    let mut pool = config(imported).pools.remove(0);
+    let name = pool.tls.unwrap().request_name.map(|name| name.as_str().to_owned());
+    (word, reason, [name, pool.endpoints.remove(0).host])
+}
+
+#[test]
+fn a_request_may_decide_the_name_that_its_server_is_asked_for() {
+    let check = |options: &str, by_request: Option<&str>, own: Option<&str>| {
+        let (word, reason, found) = names("2.6", options);
+        assert_eq!((word, found[0].as_deref()), ("honoured", by_request), "{options}: {reason}");
+        assert_eq!(found[1].as_deref(), own, "{options}");
+    };
+    check("", None, None);
+    check("sni req.hdr(host)", Some("${http_host}"), None);
+    check("sni ssl_fc_sni", Some("${ssl_server_name}"), None);
+    check("sni str(a.test)", None, Some("a.test"));
+    check("sni str(a.test) verifyhost a.test", None, Some("a.test"));
+    // The last one holds.
+    check("sni req.hdr(host) sni str(a.test)", None, Some("a.test"));
+    check("sni str(a.test) sni req.hdr(host)", Some("${http_host}"), None);
+    check("check check-sni b.test sni req.hdr(host)", Some("${http_host}"), Some("b.test"));
+    for (options, expected) in [
+        ("sni frob", "`frob`"),
+        ("sni req.hdr(host) verifyhost a.test", "`verifyhost`"),
+        ("sni str(b.test) verifyhost a.test", "verifies the name that it asks for"),
+        ("sni int(1)", "the same for all"),
+    ] {
+        let (word, reason, _) = names("2.6", options);
+        assert!(word == "refused" && reason.contains(expected), "{options}: {word} {reason}");
+    }
+}
+
+#[test]
+fn servers_are_asked_for_the_host_of_the_request_from_3_3_on() {
+    let check = |version: &str, options: &str, expected: (&str, Option<&str>, Option<&str>)| {
+        let (word, reason, [by_request, own]) = names(version, options);
+        let found = (word, by_request.as_deref(), own.as_deref());
+        assert_eq!(found, expected, "{version} {options}: {reason}");
+    };
+    let by_host = Some("${http_host}");
+    check("3.2", "", ("honoured", None, None));
+    check("3.3", "", ("honoured", by_host, None));
+    check("3.4", "no-sni-auto", ("honoured", None, None));
+    check("3.2", "sni-auto", ("honoured", by_host, None));
+    check("3.4", "sni str(a.test)", ("honoured", None, Some("a.test")));
+    check("3.4", "sni ssl_fc_sni", ("honoured", Some("${ssl_server_name}"), None));
+    check("3.4", "verifyhost a.test", ("differently", None, Some("a.test")));
 }

@@ -477,3 +477,32 @@ fn the_statistics_page_is_at_its_uri_beside_requests() {
         weir.process.says("reloaded");
     }
 }
+
+/// Connections of requests and of checks come from the address of `source`, although workers are
+/// confined.
+#[test]
+fn connections_come_from_the_address_of_the_file() {
+    let directory = Directory::new();
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let peers = seen.clone();
+    let origin = Origin::start(move |connection| {
+        let peer = connection.peer().ip().to_string();
+        while let Some(request) = connection.request() {
+            let path = request.head.split(' ').nth(1).unwrap_or_default().to_owned();
+            peers.lock().unwrap().push(format!("{path} from {peer}"));
+            connection.answer(peer.as_bytes());
+        }
+    });
+    let file = format!(
+        "defaults\n mode http\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n\
+         listen web\n bind 127.0.0.1:0\n source 127.0.0.9\n option httpchk GET /check\n \
+         server one {} check inter 200ms\n",
+        origin.address
+    );
+    let path = directory.file("haproxy.cfg", file);
+    let weir = Weir::run(weir_command().args(["run", "-c"]).arg(path), 1);
+    assert_eq!(Client::connect(weir.address()).ask("/").text(), "127.0.0.9");
+    crate::support::eventually("the server is checked", || {
+        seen.lock().unwrap().iter().any(|line| line == "/check from 127.0.0.9").then_some(())
+    });
+}

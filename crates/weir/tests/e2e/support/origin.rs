@@ -109,6 +109,11 @@ impl Received {
 }
 
 impl Accepted {
+    /// Returns the address of the other end.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.stream.peer_addr().unwrap()
+    }
+
     /// Reads the next request with its body; `None` when the connection ends.
     pub(crate) fn request(&mut self) -> Option<Received> {
         let head = self.head()?;
