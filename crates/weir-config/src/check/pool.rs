@@ -1,8 +1,8 @@
 //! Checks `pool NAME { … }` and its servers.
 
-use std::collections::HashMap;
 use std::str::FromStr;
 
+use foldhash::{HashMap, HashMapExt};
 use weir_stats::Template;
 
 use super::arguments::{ArgumentValue, Arguments};

@@ -8,9 +8,10 @@ pub(crate) mod probe;
 pub(crate) mod sticky;
 pub(crate) mod tcp;
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::time::Duration;
+
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
