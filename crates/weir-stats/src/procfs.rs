@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use network::{NetworkInterface, TcpCounters, Traffic, network_share};
+pub use network::{InterfaceTraffic, NetworkInterface, TcpCounters, network_share};
 
 /// The length of a tick of `/proc`, µs: the kernel reports 100 ticks a second to all programs.
 const TICK_US: u64 = 10_000;

@@ -339,7 +339,10 @@ impl<'a> Validator<'a> {
         self.unique(&endpoints, pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()));
         for (index, endpoint) in pool.endpoints.iter().enumerate() {
             self.endpoint(&format_args!("{endpoints}[{index}]"), endpoint);
-            self.held(format_args!("{endpoints}[{index}].source"), agents::source_fits(pool, endpoint));
+            self.held(
+                format_args!("{endpoints}[{index}].source"),
+                agents::source_fits(pool, endpoint),
+            );
         }
         if let Some(status) = pool.connect_status {
             self.range(format_args!("{path}.connect_status"), u64::from(status), 400, 599);
@@ -409,12 +412,15 @@ impl<'a> Validator<'a> {
                 self.held(format_args!("{path}.{field}.server_name"), values::server_name(name));
             }
             if let Some(name) = &tls.request_name {
-                self.held(format!("{path}.{field}.request_name"), values::sound_name(name));
+                self.held(
+                    format_args!("{path}.{field}.request_name"),
+                    values::sound_request_name(name),
+                );
             }
         }
         if pool.check_tls.as_ref().is_some_and(|tls| tls.request_name.is_some()) {
             let message = "a check belongs to no request: write a fixed name";
-            self.problem(format!("{path}.check_tls.request_name"), message);
+            self.problem(format_args!("{path}.check_tls.request_name"), message);
         }
         if pool.tls.is_some() && pool.check_tls.is_some() {
             let message = "`check_tls` has no effect beside `tls`, with which checks are made";

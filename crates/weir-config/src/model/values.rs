@@ -718,7 +718,7 @@ pub(crate) fn whole_shares(shares: &[PoolShare]) -> Result<(), String> {
 }
 
 /// Checks that the name that a request decides is known when its connection is opened.
-pub(crate) fn sound_name(name: &Template) -> Result<(), String> {
+pub(crate) fn sound_request_name(name: &Template) -> Result<(), String> {
     match name.variables().find(|variable| !variable.is_known_before_pick()) {
         Some(later) => Err(format!("`{later}` is not known when a connection is opened")),
         None => Ok(()),

@@ -285,13 +285,13 @@ mod tests {
         NetworkCounters, NetworkInterface, ProcessUsage, allowed_cores, host_name, listeners_on,
         name_of, network_of, own_cpu, resident_of, switches_of,
     };
-    use weir_stats::procfs::Traffic;
+    use weir_stats::procfs::InterfaceTraffic;
 
     #[test]
     fn bytes_of_all_interfaces_are_summed() {
         let interface = |received, sent| NetworkInterface {
-            received: Traffic { bytes: received, ..Traffic::default() },
-            sent: Traffic { bytes: sent, ..Traffic::default() },
+            received: InterfaceTraffic { bytes: received, ..InterfaceTraffic::default() },
+            sent: InterfaceTraffic { bytes: sent, ..InterfaceTraffic::default() },
             ..NetworkInterface::default()
         };
         let expected = NetworkCounters { received_bytes: 110, sent_bytes: 220 };

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::family::{Family, MetricKind, MetricValue};
 use super::writer::Exposition;
-use crate::procfs::{Cpu, NetworkInterface, TcpCounters, Traffic, network_share};
+use crate::procfs::{Cpu, InterfaceTraffic, NetworkInterface, TcpCounters, network_share};
 
 /// A reading of the machine. `None` and empty if the machine does not provide the figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -194,7 +194,7 @@ fn write_group(group: CpuGroup, text: &mut Exposition) {
 struct TrafficCounter {
     name: &'static str,
     help: &'static str,
-    figure: fn(Traffic) -> u64,
+    figure: fn(InterfaceTraffic) -> u64,
 }
 
 const TRAFFIC: [TrafficCounter; 4] = [
@@ -319,7 +319,7 @@ mod tests {
             throttled_periods: Some(turn * 3),
             network: vec![NetworkInterface {
                 name: "eth0".to_owned(),
-                sent: Traffic { bytes: turn * 1_000_000, ..Traffic::default() },
+                sent: InterfaceTraffic { bytes: turn * 1_000_000, ..InterfaceTraffic::default() },
                 bytes_per_s: Some(1_250_000.0),
                 ..NetworkInterface::default()
             }],

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What went through an interface in one direction since it exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
+pub struct InterfaceTraffic {
     /// Bytes with their heads.
     pub bytes: u64,
     /// Packets.
@@ -20,10 +20,10 @@ pub struct Traffic {
 pub struct NetworkInterface {
     /// Its name, such as `eth0`.
     pub name: String,
-    /// Traffic to this machine.
-    pub received: Traffic,
-    /// Traffic from it.
-    pub sent: Traffic,
+    /// InterfaceTraffic to this machine.
+    pub received: InterfaceTraffic,
+    /// InterfaceTraffic from it.
+    pub sent: InterfaceTraffic,
     /// Its speed in each direction, in bytes per second. The loopback and most interfaces of
     /// virtual machines have none.
     pub bytes_per_s: Option<f64>,
@@ -43,8 +43,8 @@ impl NetworkInterface {
             let megabits = speed(name).and_then(|text| text.trim().parse::<f64>().ok());
             Some(Self {
                 name: name.to_owned(),
-                received: Traffic::of(received)?,
-                sent: Traffic::of(sent)?,
+                received: InterfaceTraffic::of(received)?,
+                sent: InterfaceTraffic::of(sent)?,
                 bytes_per_s: megabits.filter(|speed| *speed > 0.0).map(|speed| speed * 125_000.0),
             })
         };
@@ -54,14 +54,15 @@ impl NetworkInterface {
     /// The share of the interface's speed that its busier direction used since `earlier`, `wall_us`
     /// microseconds before; `None` without a speed.
     fn share(&self, earlier: &Self, wall_us: f64) -> Option<f64> {
-        let moved = |now: Traffic, then: Traffic| now.bytes.saturating_sub(then.bytes);
+        let moved =
+            |now: InterfaceTraffic, then: InterfaceTraffic| now.bytes.saturating_sub(then.bytes);
         let busier =
             moved(self.received, earlier.received).max(moved(self.sent, earlier.sent)) as f64;
         Some(busier * 1e6 / wall_us.max(1.0) / self.bytes_per_s?)
     }
 }
 
-impl Traffic {
+impl InterfaceTraffic {
     fn of(counters: &[u64]) -> Option<Self> {
         let [bytes, packets, errors, dropped] = *counters else { return None };
         Some(Self { bytes, packets, errors, dropped })
@@ -138,8 +139,11 @@ mod tests {
         assert_eq!((loopback.received.bytes, loopback.sent.bytes), (10, 20));
         assert_eq!(loopback.bytes_per_s, None);
         assert_eq!(card.name, "eth0");
-        assert_eq!(card.received, Traffic { bytes: 100, packets: 3, errors: 4, dropped: 5 });
-        assert_eq!(card.sent, Traffic { bytes: 200, packets: 6, errors: 7, dropped: 8 });
+        assert_eq!(
+            card.received,
+            InterfaceTraffic { bytes: 100, packets: 3, errors: 4, dropped: 5 }
+        );
+        assert_eq!(card.sent, InterfaceTraffic { bytes: 200, packets: 6, errors: 7, dropped: 8 });
         assert_eq!(card.bytes_per_s, Some(1_250_000.0));
         let unknown = NetworkInterface::all_of_dev(DEV, |_| Some("-1\n".to_owned())).unwrap();
         assert_eq!(unknown[1].bytes_per_s, None);

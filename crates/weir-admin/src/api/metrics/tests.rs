@@ -9,7 +9,7 @@ use std::sync::Arc;
 use strict::{Text, parse};
 use weir_stats::exposition::{CpuGroup, CreditsReport, CreditsState, MachineFigures};
 use weir_stats::metrics::{Asked, Done, Handshake, MetricsRegistry, Outcome};
-use weir_stats::procfs::{Cpu, NetworkInterface, TcpCounters, Traffic};
+use weir_stats::procfs::{Cpu, InterfaceTraffic, NetworkInterface, TcpCounters};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 use super::*;
@@ -122,7 +122,7 @@ fn sample() -> Sample {
             NetworkInterface { name: "lo".to_owned(), ..NetworkInterface::default() },
             NetworkInterface {
                 name: "eth0".to_owned(),
-                sent: Traffic { bytes: 5_000, dropped: 2, ..Traffic::default() },
+                sent: InterfaceTraffic { bytes: 5_000, dropped: 2, ..InterfaceTraffic::default() },
                 bytes_per_s: Some(1_250_000.0),
                 ..NetworkInterface::default()
             },
