@@ -1,7 +1,7 @@
 //! Checks `sticky …` of a pool. The checks that the JSON form passes too are in
 //! `model/validate/sticky.rs`.
 
-use foldhash::{HashMap, HashMapExt};
+use std::collections::HashMap;
 
 use super::arguments::Arguments;
 use super::checker::Checker;

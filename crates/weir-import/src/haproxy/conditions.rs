@@ -202,6 +202,18 @@ impl AclTest {
         }
     }
 
+    /// Returns true if only clients that ask for a name meet the condition.
+    pub(super) fn asks_for_name(&self) -> bool {
+        match self {
+            Self::Native(test) => {
+                test.values.iter().all(|value| value.starts_with("$ssl_server_name"))
+            }
+            Self::All(tests) => tests.iter().any(Self::asks_for_name),
+            Self::Any(tests) => tests.iter().all(Self::asks_for_name),
+            _ => false,
+        }
+    }
+
     /// Returns true if the condition reads something that was changed.
     pub(super) fn reads(&self, changed: &ChangedRequest) -> bool {
         match self {

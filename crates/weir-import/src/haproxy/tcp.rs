@@ -15,6 +15,9 @@ use crate::native::NativeLine;
 
 /// The reason for a condition that only a request can meet.
 const REQUESTS: &str = "its condition looks at requests, and the section is in `mode tcp`";
+/// The reason for a condition on TLS without a name.
+const NAMELESS: &str =
+    "Weir knows a client with TLS by the name that it asks for: write `req.ssl_sni` beside it";
 /// The difference of a rule that rejects clients without TLS.
 const WITHOUT_TLS: &str = "a client that does not begin with TLS is passed on as one that asks for no name; HAProxy closes its connection";
 
@@ -60,8 +63,14 @@ impl HaproxyConverter<'_> {
         let sections = self.sections;
         for line in sections.every(id, "use_backend") {
             let words = sections.words(line);
-            match self.condition(line, words, &RuleScope::new(FormatPlace::Request)) {
+            self.assumes_tls = Some(false);
+            let found = self.condition(line, words, &RuleScope::new(FormatPlace::Request));
+            let assumed = self.assumes_tls.take() == Some(true);
+            match found {
                 Err(reason) => self.outcomes.refuse(line, reason),
+                Ok((test, _)) if assumed && !test.asks_for_name() => {
+                    self.outcomes.refuse(line, NAMELESS);
+                }
                 Ok((test, _)) if !test.is_of_bytes() => self.outcomes.refuse(line, REQUESTS),
                 Ok((test, 1)) if !words[0].text.contains("%[") => {
                     self.outcomes.honour(line);

@@ -911,3 +911,34 @@ fn users_with_plain_passwords_are_tests_of_a_digest() {
     let (word, _, imported) = check(plain, "http_auth_group(people) none");
     assert_eq!((word, statuses(&config(imported))), ("honoured", vec![401]));
 }
+
+#[test]
+fn rules_that_let_tls_alone_pass_deny_nobody() {
+    let check = |rules: &str, line: &str, expected: &str| {
+        let imported = text(&format!(
+            "defaults\n mode tcp\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
+             frontend f\n bind 127.0.0.1:1\n tcp-request inspect-delay 1s\n acl tls req.ssl_hello_type 1\n\
+             {rules}\n default_backend b\nbackend b\n server s 127.0.0.1:2\nbackend c\n server s 127.0.0.1:3\n"
+        ));
+        let (word, reason) = outcome(&imported.coverage, line);
+        assert_eq!(word, expected, "{rules}: {reason}");
+        imported.native()
+    };
+    let reject = "tcp-request content reject";
+    for rules in [
+        format!("tcp-request content accept if {{ req.ssl_hello_type 1 }}\n {reject}"),
+        format!("tcp-request content accept if tls\n {reject} if TRUE"),
+        format!("{reject} if !tls"),
+    ] {
+        let native = check(&rules, reject, "differently");
+        assert!(!native.contains("deny"), "{rules}: {native}");
+    }
+    let near = "tcp-request content accept if tls { src 10.0.0.0/8 }";
+    let native = check(&format!("{near}\n {reject}"), reject, "honoured");
+    assert!(native.contains("deny all"), "{native}");
+    let by_name = "use_backend c if tls { req.ssl_sni a.test }";
+    assert!(check(by_name, "use_backend", "honoured").contains("$ssl_server_name=a.test"));
+    for unknown in ["tls", "!tls", "tls or { req.ssl_sni a.test }"] {
+        check(&format!("use_backend c if {unknown}"), "use_backend", "refused");
+    }
+}
