@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use weir_stats::exposition::{CreditsReport, CreditsState};
+use weir_stats::exposition::{CreditsReport, CreditsState, Usage};
 
 use super::status::{EndpointStatus, PhaseTimes, Traffic};
 
@@ -68,6 +68,43 @@ pub fn credits(credits: &CreditsReport) -> (String, String) {
         let _ = write!(what, ", weight {} %", credits.weight_percent);
     }
     (left, what)
+}
+
+/// A larger share of the machine's time that the host gave to others is a shortage.
+const STEAL: f64 = 0.02;
+/// A larger share of an interface's speed in use is a shortage: what is left is bursts.
+const FULL_NETWORK: f64 = 0.9;
+/// A larger share of retransmitted segments is a shortage.
+const RETRANSMITTED: f64 = 0.02;
+
+/// What the machine withheld in the last ten seconds, a sentence for each.
+pub fn shortages(usage: &Usage) -> Vec<String> {
+    let over = |share: Option<f64>, most: f64| {
+        share.filter(|share| *share >= most).map(|share| format!("{:.0} %", share * 100.0))
+    };
+    let steal = over(usage.steal, STEAL);
+    let network = over(usage.network, FULL_NETWORK);
+    let retransmitted = over(usage.retransmitted_segments, RETRANSMITTED);
+    let throttled = match usage.throttled_periods {
+        0 => None,
+        1 => Some("the control group throttled Weir once in ten seconds".to_owned()),
+        times => Some(format!("the control group throttled Weir {times} times in ten seconds")),
+    };
+    [
+        steal.map(|share| format!("the host gives {share} of the processor time to others")),
+        throttled,
+        network.map(|share| format!("a network interface carries {share} of its speed")),
+        retransmitted.map(|share| format!("{share} of the TCP segments are retransmitted")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The processor time per request; `None` without requests.
+pub fn cpu_per_request(usage: &Usage) -> Option<String> {
+    let us = usage.user_us_per_request? + usage.system_us_per_request?;
+    Some(span_us(us.round() as u64))
 }
 
 /// Three digits and a unit.
@@ -146,6 +183,39 @@ mod tests {
         check(report(CreditsState::Lasting, None, 100), "lasting");
         check(report(CreditsState::Empty, Some(0), 100), "exhausted");
         check(report(CreditsState::Unknown, None, 100), "");
+    }
+
+    #[test]
+    fn what_the_machine_withholds_is_told_from_its_bounds_on() {
+        let scarce = Usage {
+            steal: Some(0.124),
+            throttled_periods: 3,
+            network: Some(0.95),
+            retransmitted_segments: Some(0.02),
+            ..Usage::default()
+        };
+        let told = [
+            "the host gives 12 % of the processor time to others",
+            "the control group throttled Weir 3 times in ten seconds",
+            "a network interface carries 95 % of its speed",
+            "2 % of the TCP segments are retransmitted",
+        ];
+        assert_eq!(shortages(&scarce), told);
+        let enough = Usage {
+            steal: Some(0.019),
+            throttled_periods: 0,
+            network: Some(0.89),
+            retransmitted_segments: Some(0.019),
+            ..Usage::default()
+        };
+        assert!(shortages(&enough).is_empty() && shortages(&Usage::default()).is_empty());
+        assert_eq!(cpu_per_request(&enough), None);
+        let busy = Usage {
+            user_us_per_request: Some(20.2),
+            system_us_per_request: Some(60.0),
+            ..Usage::default()
+        };
+        assert_eq!(cpu_per_request(&busy).as_deref(), Some("80 µs"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) mod traffic;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_stats::exposition::CreditsReport;
+use weir_stats::exposition::{CreditsReport, Usage};
 
 pub use weir_control::admin_port::Event;
 
@@ -37,6 +37,9 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     /// The workers, by number.
     pub workers: Vec<WorkerStatus>,
+    /// The process's use of the machine in the last ten seconds.
+    #[serde(default)]
+    pub machine: Usage,
     /// The machine's processor credits, if their books are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<CreditsReport>,

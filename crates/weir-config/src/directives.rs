@@ -13,8 +13,9 @@ mod spec;
 mod types;
 mod variable;
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use foldhash::{HashMap, HashMapExt};
 
 pub use reference_page::reference;
 pub use spec::{Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};

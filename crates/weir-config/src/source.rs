@@ -4,8 +4,9 @@
 mod bounded_read;
 mod mappings;
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use foldhash::HashMap;
 
 pub use bounded_read::{MOST_FILE_BYTES, read_bounded, system_message};
 pub use mappings::{Mappings, ReplacedWord};

@@ -66,6 +66,19 @@ impl Imported {
         self.sources.mappings()
     }
 
+    /// Checks the result as [`Imported::check`] does, while another thread works on the account.
+    pub fn check_beside<T: Send>(
+        mut self,
+        work: impl FnOnce(Coverage) -> T + Send,
+    ) -> (Result<Checked, Diagnostics>, T) {
+        let coverage = std::mem::take(&mut self.coverage);
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| work(coverage));
+            let checked = self.check();
+            (checked, work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
+
     /// Checks the result as a native file is checked. Messages name places of the imported file.
     pub fn check(self) -> Result<Checked, Diagnostics> {
         let checked = weir_config::check_directives(self.sources, &self.directives)?;

@@ -32,6 +32,7 @@ fn load(address: SocketAddr, path: &str, pace: SendPace) -> LoadSpec {
     LoadSpec {
         requests: Requests::new(vec![(1.0, Form::default().request(&url).unwrap())]),
         address,
+        source: None,
         tls: None,
         pace,
         order: StartOrder::Shared,

@@ -63,6 +63,7 @@ fn memory_does_not_grow_with_the_number_of_requests() {
     let load = LoadSpec {
         requests: Requests::new(vec![(1.0, Form::default().request(&url).unwrap())]),
         address,
+        source: None,
         tls: None,
         pace: SendPace::Closed { requests: 0 },
         order: StartOrder::Shared,

@@ -7,10 +7,13 @@
 //! other threads write every change to the process's count at once.
 
 mod aligned;
+mod short_lived;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering, compiler_fence};
+
+pub use short_lived::begin as begin_short_lived;
 
 /// Largest change of a batching thread, in bytes, that is missing in the process's count.
 pub const BATCH: usize = 256 * 1024;
@@ -167,9 +170,18 @@ fn tell(change: isize) {
 }
 
 // SAFETY: every call goes to the system's allocator or to the pool of aligned blocks, depending on
-// the layout alone; counting allocates nothing.
+// the layout alone, or for small blocks of short-lived commands to theirs, whose addresses tell them
+// from all others; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if short_lived::serves(layout) {
+            // SAFETY: it serves the layout.
+            let block = unsafe { short_lived::alloc(layout) };
+            if !block.is_null() {
+                note(cost(layout));
+                return block;
+            }
+        }
         let pointer = if aligned::serves(layout) {
             // SAFETY: the pool serves the layout.
             marked(|| unsafe { aligned::alloc(layout) })
@@ -184,7 +196,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if aligned::serves(layout) {
+        if aligned::serves(layout) || short_lived::serves(layout) {
             // SAFETY: guaranteed by the caller.
             let pointer = unsafe { self.alloc(layout) };
             if !pointer.is_null() {
@@ -202,7 +214,10 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        if aligned::serves(layout) {
+        if short_lived::owns(pointer) {
+            // SAFETY: the block is one of those, with this layout.
+            unsafe { short_lived::dealloc(pointer, layout) };
+        } else if aligned::serves(layout) {
             // SAFETY: such blocks come from the pool.
             marked(|| unsafe { aligned::dealloc(pointer, layout) });
         } else {
@@ -215,7 +230,12 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: guaranteed by the caller.
         let grown = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        if aligned::serves(layout) || aligned::serves(grown) {
+        if short_lived::owns(pointer) && short_lived::same_size(layout, grown) {
+            note(cost(grown) - cost(layout));
+            return pointer;
+        }
+        let moves = short_lived::owns(pointer) || short_lived::serves(grown);
+        if moves || aligned::serves(layout) || aligned::serves(grown) {
             // SAFETY: guaranteed by the caller; both blocks have the bytes that are copied.
             unsafe {
                 let moved = self.alloc(grown);

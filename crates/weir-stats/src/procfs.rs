@@ -1,9 +1,13 @@
 //! The texts of `/proc` and of control groups, of versions 1 and 2, that several programs read. It
 //! parses them and opens no file.
 
+mod network;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+pub use network::{InterfaceTraffic, NetworkInterface, TcpCounters, network_share};
 
 /// The length of a tick of `/proc`, µs: the kernel reports 100 ticks a second to all programs.
 const TICK_US: u64 = 10_000;

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use weir_config::source::Mappings;
 use weir_config::{Checked, Config, Origins};
-use weir_import::{HaproxyVersion, Imported, Language, NginxVersion};
+use weir_import::{Coverage, HaproxyVersion, Imported, Language, NginxVersion};
 
 use crate::failure::CommandFailure;
 use crate::terminal;
@@ -234,6 +234,20 @@ pub(crate) fn all_match(mappings: &Mappings, path: &Path) -> Result<(), CommandF
 /// Checks a converted file.
 pub(crate) fn checked(imported: Imported, path: &Path) -> Result<Checked, CommandFailure> {
     verdict(imported.check(), path)
+}
+
+/// Checks a converted file, and prints the report on it before what the check finds.
+pub(crate) fn checked_with_report(
+    imported: Imported,
+    path: &Path,
+    report: fn(&Coverage) -> String,
+) -> Result<Checked, CommandFailure> {
+    let (checked, report) = imported.check_beside(|coverage| {
+        let _batching = weir_memory::batch_here();
+        report(&coverage)
+    });
+    terminal::print(&report)?;
+    verdict(checked, path)
 }
 
 fn verdict(

@@ -1,7 +1,7 @@
 //! The overview page: trouble, pools, listeners, workers, slow requests and events. Pages of single
 //! endpoints are in `endpoint.rs`.
 
-use crate::humanize::{age_ms, bytes, count, credits, rate, span_us};
+use crate::humanize::{age_ms, bytes, count, cpu_per_request, credits, rate, shortages, span_us};
 
 use super::super::status::{
     EndpointStatus, IncidentStatus, MemoryStatus, PoolStatus, Status, WaitingStatus,
@@ -76,6 +76,9 @@ fn summary(html: &mut Html, status: &Status) {
     );
     if let Some((number, what)) = incidents(&info.incidents) {
         fact(html, "incidents", number, what);
+    }
+    if let Some(own) = cpu_per_request(&status.machine) {
+        fact(html, "cpu per request", own, String::new());
     }
     if let Some(own) = &status.credits {
         let (left, what) = credits(own);
@@ -159,6 +162,9 @@ fn trouble(html: &mut Html, sight: &Sight<'_>) {
             notes.markup("\">").text(&pool.name).markup("/").text(&endpoint.name).markup("</a>: ");
             notes.text(super::parts::why(endpoint, sight)).markup("</li>");
         }
+    }
+    for sentence in shortages(&sight.status.machine) {
+        notes.markup("<li>The machine: ").text(sentence).markup("</li>");
     }
     if let Some(own) = sight.status.credits.as_ref().filter(|own| own.is_near) {
         let (left, what) = credits(own);
@@ -618,6 +624,19 @@ mod tests {
         let html = drawn(&status, Right::Read);
         let told = "Processor credits: 60.0 of 576, exhausted in 11m 3s, weight 40 %";
         assert!(html.find(told).unwrap() < html.find("<section").unwrap());
+    }
+
+    #[test]
+    fn what_the_machine_withholds_is_told_first() {
+        let mut status = status();
+        assert!(!drawn(&status, Right::Read).contains("The machine"));
+        status.machine.network = Some(0.97);
+        status.machine.user_us_per_request = Some(20.0);
+        status.machine.system_us_per_request = Some(60.0);
+        let html = drawn(&status, Right::Read);
+        let told = "The machine: a network interface carries 97 % of its speed";
+        assert!(html.find(told).unwrap() < html.find("<section").unwrap());
+        assert!(html.contains("<dt>cpu per request</dt><dd>80 µs</dd>"), "{html}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_balance::Counters;
+use weir_stats::exposition::Usage;
 use weir_stats::{ExchangeRecord, Micros, Times};
 
 use super::super::status::{
@@ -211,6 +212,7 @@ pub(crate) fn status() -> Status {
             endpoints: vec![endpoint("app1", "10.0.0.1:80"), endpoint_down()],
         }],
         workers: (0..2).map(worker).collect(),
+        machine: Usage::default(),
         credits: None,
         limits: None,
         logs: Vec::new(),

@@ -51,6 +51,7 @@ impl ReadModel<'_> {
             listeners: self.listeners(),
             pools: self.pools(),
             workers: self.workers(),
+            machine: self.recent_usage(),
             credits: self.sources.operations.credits().report(),
             limits: self.limits(),
             logs: self.logs(),

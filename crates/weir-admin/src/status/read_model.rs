@@ -9,6 +9,7 @@ use weir_config::model::Overrides;
 use weir_control::admin_port::Served;
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::Snapshot;
+use weir_stats::exposition::Usage;
 
 use super::sampler::{MachineUse, SampledFigures};
 use super::sources::StatusSources;
@@ -44,6 +45,11 @@ impl<'a> ReadModel<'a> {
     /// The process's use of the machine.
     pub(crate) fn machine(&self) -> MachineUse {
         self.sources.sampler.machine(self.look().recent.figures.requests())
+    }
+
+    /// The process's use of the machine over the last ten seconds, of the readings that are there.
+    pub(super) fn recent_usage(&self) -> Usage {
+        self.sources.sampler.usage(self.look().recent.figures.requests())
     }
 
     pub(crate) fn process(&self) -> &Process {

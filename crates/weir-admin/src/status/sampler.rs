@@ -175,6 +175,14 @@ impl Sampler {
         MachineUse { recent: figures.since(&earlier, requests), figures }
     }
 
+    /// The process's use of the machine up to the last reading; `requests` ended in the window.
+    pub(crate) fn usage(&self, requests: u64) -> Usage {
+        let kept = locked(&self.machine);
+        kept.back()
+            .zip(kept.front())
+            .map_or_else(Usage::default, |(last, first)| last.since(first, requests))
+    }
+
     /// Clears the counters: from now on they are shown relative to their current values.
     pub(crate) fn clear(&self) {
         *locked(&self.cleared) = Some(Arc::new(self.process.numbers.read()));

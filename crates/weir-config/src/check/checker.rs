@@ -1,8 +1,10 @@
 //! The state of a check and the operations that all checks use: to report, and to parse a value at
 //! its place. It knows no directive.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use weir_stats::{DefinedVariables, Template, Variable};
 

@@ -1,9 +1,10 @@
 //! Checks `listen ADDRESS… { … }`: addresses, TLS, limits, host blocks and routes. It opens no
 //! socket.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;

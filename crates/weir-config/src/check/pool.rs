@@ -1,8 +1,8 @@
 //! Checks `pool NAME { … }` and its servers.
 
-use std::collections::HashMap;
 use std::str::FromStr;
 
+use foldhash::{HashMap, HashMapExt};
 use weir_stats::Template;
 
 use super::arguments::{ArgumentValue, Arguments};
@@ -318,7 +318,7 @@ impl<'a> Checker<'a> {
     /// Parses a name that each request decides.
     fn name_of(&mut self, value: ArgumentValue<'a>) -> Option<Template> {
         let name = self.template(value)?;
-        if let Err(message) = values::sound_name(&name) {
+        if let Err(message) = values::sound_request_name(&name) {
             self.report(Diagnostic::error(value.span(), message));
         }
         Some(name)

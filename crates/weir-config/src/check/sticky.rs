@@ -1,7 +1,7 @@
 //! Checks `sticky …` of a pool. The checks that the JSON form passes too are in
 //! `model/validate/sticky.rs`.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use super::arguments::Arguments;
 use super::checker::Checker;

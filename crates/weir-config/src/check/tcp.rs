@@ -1,7 +1,7 @@
 //! Checks what a listener that passes on bytes (`listen tcp`) cannot have, and reports it at its
 //! place in the file. `model/validate/tcp.rs` knows the rules.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::arguments::Arguments;
 use super::checker::Checker;

@@ -1,7 +1,7 @@
 //! The lint about routes of a name that stand too late: routes are tried from the top after an
 //! internal redirect, too, and one to a name keeps the path.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use weir_stats::Template;
 

@@ -1,7 +1,8 @@
 //! Lints about pools: what happens when a server is full, slow or down.
 
-use std::collections::HashSet;
 use std::time::Duration;
+
+use foldhash::{HashSet, HashSetExt};
 
 use super::Linter;
 use crate::model::{Config, Endpoint, EndpointAddress, Pool, Retry, RetryOn, Route, Rule};

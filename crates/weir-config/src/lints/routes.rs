@@ -1,6 +1,6 @@
 //! Lints about routes: those that no request reaches, and redirects to themselves.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::Linter;
 use super::reach::{Effort, implies, is_impossible};

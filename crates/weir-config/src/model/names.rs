@@ -9,8 +9,10 @@
 
 mod place;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+
+use foldhash::HashSet;
 
 use super::{Addressed, Config, Endpoint, EndpointAddress, EndpointOverride, Overrides};
 use crate::defaults;

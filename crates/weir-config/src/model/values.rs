@@ -578,10 +578,15 @@ pub(crate) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
 /// Checks a name that routes, logs and statistics show: it has to be one word in a log line of any
 /// format.
 pub(crate) fn name(text: &str) -> Result<String, String> {
+    sound_name(text).map(|()| text.to_owned())
+}
+
+/// Does the same for a name that is kept already.
+pub(crate) fn sound_name(text: &str) -> Result<(), String> {
     if text.is_empty() || text.contains(unfit_for_names) {
         return Err(format!("`{text}` is not a name: it must be one word without quotes"));
     }
-    Ok(text.to_owned())
+    Ok(())
 }
 
 /// Returns true for a character that no name may contain.
@@ -713,7 +718,7 @@ pub(crate) fn whole_shares(shares: &[PoolShare]) -> Result<(), String> {
 }
 
 /// Checks that the name that a request decides is known when its connection is opened.
-pub(crate) fn sound_name(name: &Template) -> Result<(), String> {
+pub(crate) fn sound_request_name(name: &Template) -> Result<(), String> {
     match name.variables().find(|variable| !variable.is_known_before_pick()) {
         Some(later) => Err(format!("`{later}` is not known when a connection is opened")),
         None => Ok(()),

@@ -1,10 +1,11 @@
 //! Variables that the configuration defines: maps, splits and conversions as written, and their
 //! compilation in the order in which they refer to each other.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use foldhash::{HashMap, HashMapExt};
 
 use serde::{Deserialize, Serialize};
 use weir_stats::{

@@ -5,8 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use weir_stats::exposition::{CpuGroup, MachineFigures};
-use weir_stats::procfs::{ControlGroup, CoreTimes, Cpu, Throttled, value_of};
+use weir_stats::procfs::{
+    ControlGroup, CoreTimes, Cpu, NetworkInterface, TcpCounters, Throttled, value_of,
+};
 
 /// The name of worker threads, before their number.
 const WORKER: &str = "weir-worker-";
@@ -33,7 +36,21 @@ pub fn read(workers: usize) -> MachineFigures {
         open_files: open_files(),
         open_files_limit: getrlimit(Resource::Nofile).current,
         resident_bytes: resident_of(&text("/proc/self/status")),
+        network: NetworkInterface::all_of_dev(&text("/proc/self/net/dev"), |name| {
+            fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()
+        })
+        .unwrap_or_default(),
+        tcp: TcpCounters::of(&text("/proc/self/net/snmp"), &text("/proc/self/net/netstat")),
+        read_us: read_us(),
     }
+}
+
+/// The time on the monotonic clock, µs.
+fn read_us() -> Option<u64> {
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, nanoseconds) =
+        (u64::try_from(now.tv_sec).ok()?, u64::try_from(now.tv_nsec).ok()?);
+    Some(seconds * 1_000_000 + nanoseconds / 1_000)
 }
 
 /// The processor time of each worker's thread, found by the thread's name.
@@ -207,6 +224,8 @@ mod tests {
         assert!(figures.open_files.is_some_and(|files| files > 2));
         assert!(figures.open_files <= figures.open_files_limit);
         assert!(figures.resident_bytes.is_some_and(|bytes| bytes > 1 << 20));
+        assert!(figures.network.iter().any(|interface| interface.name == "lo"));
+        assert!(figures.tcp.is_some() && figures.read_us.is_some());
         // Another test in this program may run a server with workers of its own.
         assert!(figures.workers[1].is_some());
         drop(stop);

@@ -1,9 +1,10 @@
 //! The table of HAProxy's keywords: where each may stand, and what the front end does with it. The
 //! page of coverage is generated from it.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
+
+use foldhash::{HashMap, HashMapExt};
 
 use weir_config::Diagnostic;
 

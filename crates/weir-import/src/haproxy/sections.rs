@@ -1,7 +1,7 @@
 //! The sections of a file with their lines by keyword, the `defaults` that each inherits, and the
 //! outcome of each line. The meaning of a keyword is not known here.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use weir_config::Diagnostic;
 use weir_config::source::{FileId, SourceSpan, Sources};

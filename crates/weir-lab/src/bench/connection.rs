@@ -469,7 +469,7 @@ impl BenchConnection {
 }
 
 async fn open(shared: &RunShared) -> io::Result<BenchStream> {
-    let stream = TcpStream::connect(shared.load.address).await?;
+    let stream = shared.load.connect().await?;
     stream.set_nodelay(true)?;
     let Some((config, name)) = &shared.load.tls else { return Ok(BenchStream::Plain(stream)) };
     let name: ServerName<'static> = name.clone();

@@ -1,11 +1,13 @@
 //! The specification of a run, and the state that all its threads share. It starts no thread.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::record::RequestFailure;
 use super::schedule::Schedule;
@@ -47,6 +49,8 @@ pub struct LoadSpec {
     pub requests: Requests,
     /// The address to send them to.
     pub address: SocketAddr,
+    /// The address to send them from; `None` for the one that the system chooses.
+    pub source: Option<IpAddr>,
     /// The TLS configuration, and the name that the certificate must have.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// The pacing of the requests.
@@ -72,6 +76,14 @@ pub struct LoadSpec {
 }
 
 impl LoadSpec {
+    /// Opens a connection to the address.
+    pub(super) async fn connect(&self) -> io::Result<TcpStream> {
+        let Some(source) = self.source else { return TcpStream::connect(self.address).await };
+        let socket = if source.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.bind(SocketAddr::new(source, 0))?;
+        socket.connect(self.address).await
+    }
+
     /// Requests per second of a connection with a schedule of its own.
     pub(super) fn rate_of_a_connection(&self) -> f64 {
         let threads = self.threads.max(1);

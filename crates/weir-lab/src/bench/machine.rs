@@ -6,7 +6,7 @@ use std::fs;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
-use weir_stats::procfs::{ControlGroup, CoreTimes, Cpu, Throttled, value_of};
+use weir_stats::procfs::{ControlGroup, CoreTimes, Cpu, NetworkInterface, Throttled, value_of};
 
 /// Processor time of a process, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,21 +43,6 @@ pub struct NetworkCounters {
     pub received_bytes: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-}
-
-/// The counters of one network interface.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct InterfaceCounters {
-    name: String,
-    counters: NetworkCounters,
-}
-
-/// The speed of a network interface in bytes per second. The loopback and most virtual ones have
-/// none.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct InterfaceSpeed {
-    name: String,
-    bytes_per_s: f64,
 }
 
 impl ProcessCpu {
@@ -217,59 +202,19 @@ pub(super) fn throttled() -> Option<Throttled> {
 }
 
 /// The counters of all network interfaces.
-pub(super) fn interfaces() -> Option<Vec<InterfaceCounters>> {
-    interfaces_from(&fs::read_to_string("/proc/net/dev").ok()?)
-}
-
-fn interfaces_from(text: &str) -> Option<Vec<InterfaceCounters>> {
-    let interface = |line: &str| {
-        let (name, counters) = line.split_once(':')?;
-        let mut counters = counters.split_whitespace().map(str::parse::<u64>);
-        let (received_bytes, sent_bytes) = (counters.next()?.ok()?, counters.nth(7)?.ok()?);
-        let counters = NetworkCounters { received_bytes, sent_bytes };
-        Some(InterfaceCounters { name: name.trim().to_owned(), counters })
-    };
-    text.lines().skip(2).map(interface).collect()
-}
-
-/// The speeds of the interfaces that have one.
-pub(super) fn interface_speeds(interfaces: &[InterfaceCounters]) -> Vec<InterfaceSpeed> {
-    let speed = |interface: &InterfaceCounters| {
-        let name = interface.name.clone();
-        let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
-        // In millions of bits per second; -1 if it is not known.
-        let megabits = text.trim().parse::<f64>().ok().filter(|speed| *speed > 0.0)?;
-        Some(InterfaceSpeed { name, bytes_per_s: megabits * 125_000.0 })
-    };
-    interfaces.iter().filter_map(speed).collect()
-}
-
-/// All interfaces together.
-pub(super) fn network_of(interfaces: &[InterfaceCounters]) -> NetworkCounters {
-    interfaces.iter().fold(NetworkCounters::default(), |sum, one| NetworkCounters {
-        received_bytes: sum.received_bytes + one.counters.received_bytes,
-        sent_bytes: sum.sent_bytes + one.counters.sent_bytes,
+pub(super) fn interfaces() -> Option<Vec<NetworkInterface>> {
+    let dev = fs::read_to_string("/proc/self/net/dev").ok()?;
+    NetworkInterface::all_of_dev(&dev, |name| {
+        fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()
     })
 }
 
-/// The largest share of an interface's speed that one direction used between two readings; `None`
-/// if no interface has a speed.
-pub(super) fn network_share(
-    before: &[InterfaceCounters],
-    after: &[InterfaceCounters],
-    speeds: &[InterfaceSpeed],
-    wall_us: f64,
-) -> Option<f64> {
-    let share = |speed: &InterfaceSpeed| {
-        let of = |list: &[InterfaceCounters]| {
-            list.iter().find(|one| one.name == speed.name).map(|one| one.counters)
-        };
-        let (then, now) = (of(before)?, of(after)?);
-        let received = now.received_bytes.saturating_sub(then.received_bytes);
-        let sent = now.sent_bytes.saturating_sub(then.sent_bytes);
-        Some(received.max(sent) as f64 * 1e6 / wall_us.max(1.0) / speed.bytes_per_s)
-    };
-    speeds.iter().filter_map(share).max_by(f64::total_cmp)
+/// All interfaces together.
+pub(super) fn network_of(interfaces: &[NetworkInterface]) -> NetworkCounters {
+    NetworkCounters {
+        received_bytes: interfaces.iter().map(|one| one.received.bytes).sum(),
+        sent_bytes: interfaces.iter().map(|one| one.sent.bytes).sum(),
+    }
 }
 
 /// The processes that listen on a port of this machine, without those that descend from another one
@@ -337,26 +282,20 @@ mod tests {
     use std::process::Command;
 
     use super::{
-        InterfaceSpeed, NetworkCounters, ProcessUsage, allowed_cores, host_name, interfaces_from,
-        listeners_on, name_of, network_of, network_share, own_cpu, resident_of, switches_of,
+        NetworkCounters, NetworkInterface, ProcessUsage, allowed_cores, host_name, listeners_on,
+        name_of, network_of, own_cpu, resident_of, switches_of,
     };
+    use weir_stats::procfs::InterfaceTraffic;
 
     #[test]
     fn bytes_of_all_interfaces_are_summed() {
-        let text = "Inter-|   Receive\n face |bytes\n    lo: 10 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n\
-            eth0:100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n";
-        let before = interfaces_from(text).unwrap();
+        let interface = |received, sent| NetworkInterface {
+            received: InterfaceTraffic { bytes: received, ..InterfaceTraffic::default() },
+            sent: InterfaceTraffic { bytes: sent, ..InterfaceTraffic::default() },
+            ..NetworkInterface::default()
+        };
         let expected = NetworkCounters { received_bytes: 110, sent_bytes: 220 };
-        assert_eq!(network_of(&before), expected);
-        // 1 MB in a second over a link of 10 Mbit/s; the loopback has no speed.
-        let mut after = before.clone();
-        after[0].counters.sent_bytes += 1_000_000_000;
-        after[1].counters.sent_bytes += 1_000_000;
-        let speeds = [InterfaceSpeed { name: "eth0".to_owned(), bytes_per_s: 1_250_000.0 }];
-        let share = network_share(&before, &after, &speeds, 1e6).unwrap();
-        assert!((share - 0.8).abs() < 1e-9, "{share}");
-        assert_eq!(network_share(&before, &after, &[], 1e6), None);
-        assert_eq!(interfaces_from("a\nb\nnonsense\n"), None);
+        assert_eq!(network_of(&[interface(10, 20), interface(100, 200)]), expected);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //! targets on this machine and of the machine itself, all on the run's clock. Counters that cannot
 //! be read are left out.
 
-use weir_stats::procfs::{CoreTimes, Throttled};
+use weir_stats::procfs::{CoreTimes, NetworkInterface, Throttled, network_share};
 
 use super::machine::{
-    InterfaceCounters, InterfaceSpeed, NetworkCounters, ProcessCpu, ProcessUsage, interface_speeds,
-    interfaces, machine, name_of, network_of, network_share, own_cpu, throttled,
+    NetworkCounters, ProcessCpu, ProcessUsage, interfaces, machine, name_of, network_of, own_cpu,
+    throttled,
 };
 use crate::timer::now_ns;
 
@@ -34,14 +34,13 @@ struct MonitorReading {
     targets: Vec<Option<ProcessUsage>>,
     machine: Option<CoreTimes>,
     throttled: Option<Throttled>,
-    interfaces: Option<Vec<InterfaceCounters>>,
+    interfaces: Option<Vec<NetworkInterface>>,
 }
 
 /// Takes and keeps the readings.
 #[derive(Debug)]
 pub struct Monitor {
     targets: Vec<WatchedProcess>,
-    speeds: Vec<InterfaceSpeed>,
     first: MonitorReading,
     readings: Vec<MonitorReading>,
     /// Calls of [`Monitor::look`] so far, and how many of them make a reading.
@@ -96,15 +95,7 @@ impl Monitor {
     /// Takes the first reading.
     pub fn start(targets: Vec<WatchedProcess>) -> Self {
         let first = MonitorReading::now(&targets);
-        let speeds = interface_speeds(first.interfaces.as_deref().unwrap_or_default());
-        Self {
-            speeds,
-            readings: vec![first.clone()],
-            first,
-            targets,
-            looks: 0,
-            looks_per_reading: 1,
-        }
+        Self { readings: vec![first.clone()], first, targets, looks: 0, looks_per_reading: 1 }
     }
 
     /// Takes another reading; call it about once a second.
@@ -131,10 +122,10 @@ impl Monitor {
     /// Takes the last reading. `began_ns` is the start of the measurement on the monotonic clock.
     pub fn finish(mut self, began_ns: u64) -> RunUsage {
         let last = MonitorReading::now(&self.targets);
-        let whole = last.since(&self.first, began_ns, &self.speeds);
+        let whole = last.since(&self.first, began_ns);
         self.readings.push(last);
         let slices = self.readings.windows(2).filter_map(|pair| match pair {
-            [before, after] => Some(after.since(before, began_ns, &self.speeds)),
+            [before, after] => Some(after.since(before, began_ns)),
             _ => None,
         });
         RunUsage { slices: slices.collect(), whole, targets: self.targets }
@@ -173,10 +164,10 @@ impl MonitorReading {
         }
     }
 
-    fn since(&self, before: &Self, began_ns: u64, speeds: &[InterfaceSpeed]) -> Slice {
+    fn since(&self, before: &Self, began_ns: u64) -> Slice {
         let wall_us = self.at_ns.saturating_sub(before.at_ns) as f64 / 1e3;
         let interfaces = self.interfaces.as_deref().zip(before.interfaces.as_deref());
-        let network = |(now, then): (&[InterfaceCounters], &[InterfaceCounters])| {
+        let network = |(now, then): (&[NetworkInterface], &[NetworkInterface])| {
             let (now, then) = (network_of(now), network_of(then));
             NetworkCounters {
                 received_bytes: now.received_bytes.saturating_sub(then.received_bytes),
@@ -204,8 +195,7 @@ impl MonitorReading {
                 time_us: now.time_us.saturating_sub(then.time_us),
             }),
             network: interfaces.map(network),
-            network_share: interfaces
-                .and_then(|(now, then)| network_share(then, now, speeds, wall_us)),
+            network_share: interfaces.and_then(|(now, then)| network_share(then, now, wall_us)),
         }
     }
 }
@@ -238,7 +228,7 @@ mod tests {
             targets: vec![process(15), None, process(1)],
             ..MonitorReading::default()
         };
-        let usage = after.since(&before, 2_000_001_000, &[]);
+        let usage = after.since(&before, 2_000_001_000);
         assert_eq!((usage.wall_us, usage.own), (3000.0, cpu(3.0, 4.0)));
         assert_eq!(usage.targets, [process(5), None, None]);
         assert!((usage.from_s + 2.0).abs() < 1e-9);

@@ -4,7 +4,6 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -57,9 +56,10 @@ pub fn probe(load: &LoadSpec) -> Result<(), String> {
 
 async fn open(load: &LoadSpec) -> Result<(), String> {
     let address = load.address;
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(|error| format!("cannot connect to {address}: {error}"))?;
+    let stream = load.connect().await.map_err(|error| {
+        let from = load.source.map(|source| format!(" from {source}")).unwrap_or_default();
+        format!("cannot connect to {address}{from}: {error}")
+    })?;
     let Some((config, name)) = &load.tls else { return Ok(()) };
     let connected = TlsConnector::from(config.clone()).connect(name.clone(), stream).await;
     connected.map(drop).map_err(|error| {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::bench::wrk_text::time_text;
-use crate::experiment::Workload;
+use crate::experiment::{ClientLink, Workload};
 use crate::findings::{CandidateVerdict, LabRun, SoakFigure, SoakVerdict, soak};
 use crate::lab::MachineFacts;
 
@@ -81,6 +81,7 @@ pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
         priority(record)
     ));
     found.extend(results.experiment.workloads.iter().map(length_sentence));
+    found.extend(results.experiment.link.as_ref().map(link_sentence));
     if let Some(rules) = results.experiment.credits {
         found.push(format!(
             "The proxy's machine has processor credits, made by a control group with a quota: it earns {:.0} % of a core, begins with \
@@ -110,6 +111,30 @@ fn priority(record: &Value) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// The link between client and proxy.
+fn link_sentence(link: &ClientLink) -> String {
+    let us = |ns: u64| time_text(ns as f64 / 1e3);
+    let mut parts = Vec::new();
+    if link.delay_ns > 0 {
+        let jitter = match link.jitter_ns {
+            0 => String::new(),
+            jitter => format!(" ± {}", us(jitter)),
+        };
+        parts.push(format!("a delay of {}{jitter}", us(link.delay_ns)));
+    }
+    if link.loss > 0.0 {
+        parts.push(format!("a loss of {} % of the packets", link.loss * 100.0));
+    }
+    if let Some(bits) = link.rate_bits {
+        parts.push(format!("a bandwidth of {} Mbit/s", bits / 1e6));
+    }
+    format!(
+        "The link between client and proxy (in direct runs between client and origin) has in each direction {}. The kernel makes it \
+        in a network namespace of the experiment. Proxy and origin are beside each other.",
+        parts.join(", ")
+    )
 }
 
 /// The length of a workload's runs, and of the warm-up that is in no figure.

@@ -15,8 +15,9 @@ use weir_config::syntax::tree::{Directive, parse, read as read_file};
 use super::directives::LabBlock;
 use super::level::share_of;
 use super::model::{
-    CreditRules, DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole, LatencyBudget,
-    LoadEventAction, LoadPace, QuickExperiment, RoleCores, RunOrder, StopLimit, StopRule,
+    ClientLink, CreditRules, DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole,
+    LatencyBudget, LoadEventAction, LoadPace, QuickExperiment, RoleCores, RunOrder, StopLimit,
+    StopRule,
 };
 use super::reader::BlockReader;
 use crate::units::time_ns;
@@ -83,6 +84,7 @@ impl<'tree> ExperimentDraft<'tree> {
             judged: [50.0, 99.0, 99.9].map(JudgedFigure::Percentile).to_vec(),
             direct: true,
             network_bits: None,
+            link: None,
             credits: None,
             client: RoleCores::Rest,
             proxy: RoleCores::Half,
@@ -100,6 +102,8 @@ impl<'tree> ExperimentDraft<'tree> {
         for directive in &top {
             setting(reader, directive, &mut found);
         }
+        // The bandwidth of the link is the one that can be used up.
+        found.network_bits = found.network_bits.or(found.link.and_then(|link| link.rate_bits));
         if found.title.is_empty() {
             reader.errors.push(Diagnostic::general("the experiment has no `title`"));
         }
@@ -238,6 +242,7 @@ fn setting(reader: &mut BlockReader, directive: &Directive, found: &mut Experime
                 reader.choice(directive, &[("on", true), ("off", false)]).unwrap_or(true);
         }
         "network" => found.network_bits = reader.value(directive, bits),
+        "link" => found.link = link(reader, directive),
         "credits" => found.credits = credits(reader, directive),
         "stop" => found.stops.extend(stop(reader, directive)),
         "budget" => found.budget = reader.value(directive, budget),
@@ -286,6 +291,54 @@ fn bits(text: &str) -> Result<f64, String> {
         .filter(|bits| bits.is_finite() && *bits > 0.0)
         .ok_or_else(|| format!("`{text}` is no bandwidth: write `600mbit` or `10gbit`"))
 }
+
+/// Reads the link between client and proxy.
+fn link(reader: &mut BlockReader, directive: &Directive) -> Option<ClientLink> {
+    let mut found = ClientLink::default();
+    for word in &directive.words {
+        let Some((name, from)) = word.option() else {
+            reader.report(word.span, format!("`{}` is no part of a link: {LINK}", word.text));
+            return None;
+        };
+        let value = |text: &str| text.get(from..).unwrap_or_default().to_owned();
+        let mut time = || {
+            let ns = reader.word(word, |text| time_ns(&value(text)))?;
+            let least = MOST_DELAY_NS;
+            if ns <= least {
+                return Some(ns);
+            }
+            reader.report(word.span, "a link delays by at most ten seconds");
+            None
+        };
+        match name {
+            "delay" => found.delay_ns = time()?,
+            "jitter" => found.jitter_ns = time()?,
+            "loss" => found.loss = reader.word(word, |text| share_of(&value(text)))?,
+            "rate" => found.rate_bits = Some(reader.word(word, |text| bits(&value(text)))?),
+            _ => {
+                reader.report(word.span, format!("`{name}` is no part of a link: {LINK}"));
+                return None;
+            }
+        }
+    }
+    if found.jitter_ns > found.delay_ns {
+        reader.report(directive.span(), "the delay cannot vary by more than itself");
+        return None;
+    }
+    if found.loss >= 1.0 {
+        reader.report(directive.span(), "nothing passes a link that loses all packets");
+        return None;
+    }
+    if !found.has_netem() && found.rate_bits.is_none() {
+        reader.report(directive.span(), format!("this link is the machine's own: {LINK}"));
+        return None;
+    }
+    Some(found)
+}
+
+const LINK: &str = "write `delay=20ms`, `jitter=1ms`, `loss=0.1%` or `rate=100mbit`";
+/// The longest delay of a link, in nanoseconds.
+const MOST_DELAY_NS: u64 = 10_000_000_000;
 
 /// Reads the rules of a machine with processor credits.
 fn credits(reader: &mut BlockReader, directive: &Directive) -> Option<CreditRules> {

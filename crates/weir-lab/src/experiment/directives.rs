@@ -161,6 +161,15 @@ pub(super) const DIRECTIVES: &[LabDirective] = &[
         use 90 % of it is limited by the network. Interfaces with a known speed are watched in any case.",
     ),
     row(
+        "link",
+        TOP,
+        "link [delay=20ms] [jitter=1ms] [loss=0.1%] [rate=100mbit];",
+        "The link between the client and the proxy, instead of the machine's loopback interface: delay, its variation, the share of \
+        packets that are lost, and bandwidth, each in each direction. Proxy and origin stay beside each other. The experiment runs in \
+        a network namespace of its own, as root, with `tc` of Debian's iproute2; delay and loss need a kernel with netem.",
+    )
+    .words(1, 4),
+    row(
         "credits",
         REPEATED,
         "credits baseline=40% start=60m max=576m;",

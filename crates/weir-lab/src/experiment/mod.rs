@@ -14,8 +14,8 @@ pub use check::{is_part_name, read};
 pub use directives::reference;
 pub use level::{LoadLevel, RateShare};
 pub use model::{
-    CreditRules, DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole, LatencyBudget, LoadEvent,
-    LoadEventAction, LoadPace, PrintedConfig, RoleCores, RunOrder, SoakLimits, StopLimit, StopRule,
-    Workload,
+    ClientLink, CreditRules, DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole,
+    LatencyBudget, LoadEvent, LoadEventAction, LoadPace, PrintedConfig, RoleCores, RunOrder,
+    SoakLimits, StopLimit, StopRule, Workload,
 };
 pub use template::{Placeholders, ports_in};

@@ -32,6 +32,8 @@ pub struct Experiment {
     pub direct: bool,
     /// The bandwidth of the network that the experiment assumes, in bits per second.
     pub network_bits: Option<f64>,
+    /// The link between the client and the proxy, if it is not the machine's loopback interface.
+    pub link: Option<ClientLink>,
     /// The rules of the proxy's machine if it has processor credits.
     pub credits: Option<CreditRules>,
     /// The cores of the generator.
@@ -58,6 +60,26 @@ pub struct QuickExperiment {
     pub(super) repeats: Option<u32>,
     pub(super) refine: Option<u32>,
     pub(super) credits: Option<CreditRules>,
+}
+
+/// The link between the client and the proxy; each figure holds in each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClientLink {
+    /// The delay, in nanoseconds.
+    pub delay_ns: u64,
+    /// The variation of the delay to either side, in nanoseconds.
+    pub jitter_ns: u64,
+    /// The share of packets that are lost.
+    pub loss: f64,
+    /// The bandwidth, in bits per second; `None` for that of the machine.
+    pub rate_bits: Option<f64>,
+}
+
+impl ClientLink {
+    /// Returns true if it needs the kernel's netem.
+    pub(crate) fn has_netem(&self) -> bool {
+        self.delay_ns > 0 || self.loss > 0.0
+    }
 }
 
 /// A machine with processor credits: one credit of the clouds is a minute of one core.

@@ -1,7 +1,7 @@
 //! One measurement: `weir bench` as a program of its own, with the events of the run.
 
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -32,6 +32,8 @@ pub(super) struct MeasureSpec<'a> {
     pub(super) workload: &'a Workload,
     pub(super) level: LoadLevel,
     pub(super) address: SocketAddr,
+    /// The address of the generator, if the experiment has a link.
+    pub(super) source: Option<IpAddr>,
     pub(super) certificate: PathBuf,
     pub(super) cores: Vec<usize>,
     pub(super) seed: u64,
@@ -102,6 +104,9 @@ impl MeasureSpec<'_> {
             add("--csv", csv.display().to_string());
         }
         add("--connect-to", self.address.to_string());
+        if let Some(source) = self.source {
+            add("--source", source.to_string());
+        }
         add("--json", "-".to_owned());
         if workload.is_fresh {
             found.extend(["--no-keepalive", "--no-resumption"].map(str::to_owned));

@@ -7,6 +7,7 @@ pub mod directory;
 mod events;
 mod facts;
 pub mod guard;
+mod link;
 mod measure;
 mod process;
 mod programs;

@@ -14,6 +14,7 @@ use super::credits::{BurstableMachine, credits_json};
 use super::events::{EventCommand, due_events, send};
 use super::facts::MachineFacts;
 use super::guard::end_own_descendants;
+use super::link;
 use super::measure::{MeasureFailure, MeasureSpec, Measured};
 use super::process::is_port_taken;
 use super::programs::{Programs, RunningProgram, StartFailure};
@@ -81,6 +82,9 @@ impl Interrupts {
 /// # Errors
 /// The reason why it is not complete. The runs so far are in the folder.
 pub fn run(request: &LabRequest, say: &mut dyn FnMut(&str)) -> Result<LabRecord, LabFailure> {
+    if let Some(link) = &request.experiment.link {
+        link::enter(link)?;
+    }
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| LabFailure::Sentence(format!("cannot start: {error}")))?;
@@ -428,6 +432,7 @@ impl LabBench<'_> {
             workload,
             level: step.level,
             address,
+            source: self.request.experiment.link.map(|_| link::CLIENT.into()),
             certificate: self.programs.certificate.clone(),
             cores: self.programs.cores.client.clone(),
             seed: self.request.experiment.seed.wrapping_add(u64::from(step.repeat)),

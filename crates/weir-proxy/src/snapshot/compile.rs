@@ -5,6 +5,8 @@
 mod pool;
 
 use std::collections::{HashMap, HashSet};
+use std::io;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -128,6 +130,58 @@ pub fn compile(
     snapshot.count_servers(CountedConditions::New);
     let retired = previous.map(|previous| retired(previous, &snapshot)).unwrap_or_default();
     Ok(Compiled { snapshot: Arc::new(snapshot), warnings, changes, retired })
+}
+
+/// Compiles every part of a configuration as [`compile`] does without a previous one, and keeps none:
+/// for `weir check`. Pools and listeners are compiled beside each other.
+///
+/// # Returns
+/// The warnings.
+///
+/// # Errors
+/// Those of [`compile`].
+pub fn verify(
+    config: &Config,
+    read: &(dyn Fn(&Path) -> io::Result<Vec<u8>> + Sync),
+    root: Option<&Path>,
+) -> Result<Vec<String>, String> {
+    let tickets = Tickets::new().map_err(|error| error.to_string())?;
+    let compiler = || Compiler {
+        reader: FileReader::new(read),
+        root,
+        numbers: Arc::default(),
+        limiter: Limiter::new(config.limit_table),
+        tickets: Arc::clone(&tickets),
+        types: HashMap::new(),
+        warnings: Vec::new(),
+        changes: Vec::new(),
+    };
+    let pools = || -> Result<_, String> {
+        let mut compiler = compiler();
+        config.pools.iter().try_for_each(|pool| compiler.pool(pool, &[]).map(drop))?;
+        Ok(compiler.warnings)
+    };
+    let listeners = || -> Result<_, String> {
+        let mut compiler = compiler();
+        for listener in &config.listeners {
+            // Taking 100,000 routes apart takes long; the process ends soon.
+            std::mem::forget(compiler.listener(listener, config, None)?);
+        }
+        Ok(compiler.warnings)
+    };
+    let (of_pools, of_listeners) = std::thread::scope(|scope| {
+        match std::thread::Builder::new().spawn_scoped(scope, pools) {
+            Ok(beside) => {
+                let listeners = listeners();
+                (beside.join().unwrap_or_else(|panic| resume_unwind(panic)), listeners)
+            }
+            // The system gives no thread.
+            Err(_) => (pools(), listeners()),
+        }
+    });
+    let mut warnings: Vec<String> = of_pools?;
+    warnings.extend(of_listeners?);
+    Ok(warnings)
 }
 
 fn by_name(pools: &[Arc<UpstreamPool>]) -> HashMap<&str, &Arc<UpstreamPool>> {

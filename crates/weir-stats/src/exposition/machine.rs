@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::family::{Family, MetricKind, MetricValue};
 use super::writer::Exposition;
-use crate::procfs::Cpu;
+use crate::procfs::{Cpu, InterfaceTraffic, NetworkInterface, TcpCounters, network_share};
 
 /// A reading of the machine. `None` and empty if the machine does not provide the figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +33,15 @@ pub struct MachineFigures {
     pub open_files_limit: Option<u64>,
     /// Memory in use, bytes.
     pub resident_bytes: Option<u64>,
+    /// The network interfaces that the process sees.
+    #[serde(default)]
+    pub network: Vec<NetworkInterface>,
+    /// TCP's counters, of all processes that see the same network.
+    #[serde(default)]
+    pub tcp: Option<TcpCounters>,
+    /// When this was read, in microseconds on the monotonic clock.
+    #[serde(default)]
+    pub read_us: Option<u64>,
 }
 
 /// The processor limit of the process's control group: a bucket of its own, which the kernel fills
@@ -68,6 +77,11 @@ pub struct Usage {
     /// The busiest worker's processor time divided by the mean of all; 1 is even; `None` below 1 %
     /// of a core.
     pub imbalance: Option<f64>,
+    /// The largest share of its speed that a network interface used in one direction; `None` if no
+    /// interface has a speed.
+    pub network: Option<f64>,
+    /// The share of TCP's segments that were retransmitted; `None` if none was sent.
+    pub retransmitted_segments: Option<f64>,
 }
 
 /// The processor time per worker below which no imbalance is computed, µs.
@@ -96,6 +110,12 @@ impl MachineFigures {
             throttled_periods: difference(self.throttled_periods, earlier.throttled_periods)
                 .unwrap_or(0),
             imbalance: workers.and_then(|workers| imbalance(&workers)),
+            network: difference(self.read_us, earlier.read_us)
+                .and_then(|us| network_share(&earlier.network, &self.network, us as f64)),
+            retransmitted_segments: self
+                .tcp
+                .zip(earlier.tcp)
+                .and_then(|(now, then)| now.retransmitted_share(then)),
         }
     }
 }
@@ -143,6 +163,7 @@ pub fn write_machine(machine: &MachineFigures, usage: &Usage, text: &mut Exposit
         text.counter("weir_throttled_periods", help, MetricValue::Count(periods));
     }
     write_group(machine.group, text);
+    write_network(machine, text);
     write_usage(usage, text);
 }
 
@@ -166,6 +187,78 @@ fn write_group(group: CpuGroup, text: &mut Exposition) {
         if let Some(count) = count {
             text.counter(name, help, MetricValue::Count(count));
         }
+    }
+}
+
+/// A counter of the traffic through an interface.
+struct TrafficCounter {
+    name: &'static str,
+    help: &'static str,
+    figure: fn(InterfaceTraffic) -> u64,
+}
+
+const TRAFFIC: [TrafficCounter; 4] = [
+    TrafficCounter {
+        name: "weir_network_bytes",
+        help: "Bytes through a network interface.",
+        figure: |traffic| traffic.bytes,
+    },
+    TrafficCounter {
+        name: "weir_network_packets",
+        help: "Packets through a network interface.",
+        figure: |traffic| traffic.packets,
+    },
+    TrafficCounter {
+        name: "weir_network_errors",
+        help: "Packets with errors.",
+        figure: |traffic| traffic.errors,
+    },
+    TrafficCounter {
+        name: "weir_network_dropped",
+        help: "Packets that an interface dropped.",
+        figure: |traffic| traffic.dropped,
+    },
+];
+
+fn write_network(machine: &MachineFigures, text: &mut Exposition) {
+    let interfaces = &machine.network;
+    for TrafficCounter { name, help, figure } in TRAFFIC {
+        if interfaces.is_empty() {
+            break;
+        }
+        text.family(Family { name, kind: MetricKind::Counter, help });
+        for NetworkInterface { name, received, sent, .. } in interfaces {
+            for (direction, traffic) in [("receive", received), ("transmit", sent)] {
+                let labels = [("interface", name.as_str()), ("direction", direction)];
+                text.sample(&labels, MetricValue::Count(figure(*traffic)));
+            }
+        }
+    }
+    if interfaces.iter().any(|interface| interface.bytes_per_s.is_some()) {
+        let name = "weir_network_speed_bytes";
+        let help = "Speed of an interface in each direction, per second.";
+        text.family(Family { name, kind: MetricKind::Gauge, help });
+        for interface in interfaces {
+            if let Some(speed) = interface.bytes_per_s {
+                text.sample(&[("interface", &interface.name)], MetricValue::Number(speed));
+            }
+        }
+    }
+    let Some(tcp) = machine.tcp else { return };
+    for (name, help, count) in [
+        ("weir_tcp_segments", "TCP segments sent, retransmitted ones left out.", tcp.sent_segments),
+        (
+            "weir_tcp_retransmitted_segments",
+            "TCP segments that were retransmitted.",
+            tcp.retransmitted_segments,
+        ),
+        (
+            "weir_tcp_backlog_overflows",
+            "Connections that found the backlog of a listening socket full.",
+            tcp.backlog_overflows,
+        ),
+    ] {
+        text.counter(name, help, MetricValue::Count(count));
     }
 }
 
@@ -197,6 +290,14 @@ fn write_usage(usage: &Usage, text: &mut Exposition) {
         let help = "Share of the machine's time that was stolen over the last ten seconds.";
         text.gauge("weir_machine_steal_ratio", help, MetricValue::Number(steal));
     }
+    if let Some(share) = usage.network {
+        let help = "Largest share of its speed that a network interface used in one direction over the last ten seconds.";
+        text.gauge("weir_network_use_ratio", help, MetricValue::Number(share));
+    }
+    if let Some(share) = usage.retransmitted_segments {
+        let help = "Share of TCP's segments that were retransmitted over the last ten seconds.";
+        text.gauge("weir_tcp_retransmitted_ratio", help, MetricValue::Number(share));
+    }
     if let Some(imbalance) = usage.imbalance {
         let help = "Processor time of the busiest worker over the mean of all, over the last ten seconds; 1 is even.";
         text.gauge("weir_worker_imbalance_ratio", help, MetricValue::Number(imbalance));
@@ -216,6 +317,18 @@ mod tests {
             steal_us: Some(turn * 100_000),
             idle_us: Some(turn * 500_000),
             throttled_periods: Some(turn * 3),
+            network: vec![NetworkInterface {
+                name: "eth0".to_owned(),
+                sent: InterfaceTraffic { bytes: turn * 1_000_000, ..InterfaceTraffic::default() },
+                bytes_per_s: Some(1_250_000.0),
+                ..NetworkInterface::default()
+            }],
+            tcp: Some(TcpCounters {
+                sent_segments: turn * 99,
+                retransmitted_segments: turn,
+                backlog_overflows: turn,
+            }),
+            read_us: Some(turn * 1_000_000),
             ..MachineFigures::default()
         }
     }
@@ -230,6 +343,8 @@ mod tests {
             busy: Some(0.75),
             throttled_periods: 6,
             imbalance: Some(1.5),
+            network: Some(0.8),
+            retransmitted_segments: Some(0.01),
         };
         assert_eq!(usage, expected);
         let nothing = MachineFigures::default().since(&reading(1), 0);

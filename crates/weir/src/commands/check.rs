@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 use weir_config::{Checked, Origins, SourcedValue, ValueSource, lint, lint_at, sourced};
+use weir_import::Coverage;
 
 use crate::admin_client::AdminPlace;
 use crate::config_file::{self, CONFIGURATION_FILE, ConfigFile, LanguageArguments};
@@ -82,21 +83,28 @@ impl CheckArguments {
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
+    weir_memory::begin_short_lived();
     let _batching = weir_memory::batch_here();
     let named = arguments.file.as_deref().or(arguments.config.as_deref());
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
     let checked = match config_file::open(path, &arguments.language)? {
         ConfigFile::Native => config_file::checked_file(path, &arguments.language)?,
         ConfigFile::Imported(imported) => {
-            let coverage = &imported.coverage;
-            if !arguments.sources {
-                terminal::print(&if arguments.json { coverage.json() } else { coverage.text() })?;
+            let accepted = config_file::accept(&imported, path, &arguments.language);
+            let report = if arguments.json { Coverage::json } else { Coverage::text };
+            if let Err(refused) = accepted {
+                if !arguments.sources {
+                    terminal::print(&report(&imported.coverage))?;
+                }
+                return Err(refused);
             }
-            config_file::accept(&imported, path, &arguments.language)?;
-            let checked = config_file::checked(*imported, path)?;
-            if arguments.sources {
+            let checked = if arguments.sources {
+                let checked = config_file::checked(*imported, path)?;
                 terminal::print(&sources(&checked))?;
-            }
+                checked
+            } else {
+                config_file::checked_with_report(*imported, path, report)?
+            };
             let rate = arguments.rate(path)?;
             let warnings = warn(&checked, rate)?;
             leave(checked);

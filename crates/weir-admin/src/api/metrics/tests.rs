@@ -9,7 +9,7 @@ use std::sync::Arc;
 use strict::{Text, parse};
 use weir_stats::exposition::{CpuGroup, CreditsReport, CreditsState, MachineFigures};
 use weir_stats::metrics::{Asked, Done, Handshake, MetricsRegistry, Outcome};
-use weir_stats::procfs::Cpu;
+use weir_stats::procfs::{Cpu, InterfaceTraffic, NetworkInterface, TcpCounters};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 use super::*;
@@ -118,6 +118,20 @@ fn sample() -> Sample {
         cpu: Some(Cpu { user_us: 1_500_000, system_us: 250_000 }),
         steal_us: Some(10),
         open_files: Some(33),
+        network: vec![
+            NetworkInterface { name: "lo".to_owned(), ..NetworkInterface::default() },
+            NetworkInterface {
+                name: "eth0".to_owned(),
+                sent: InterfaceTraffic { bytes: 5_000, dropped: 2, ..InterfaceTraffic::default() },
+                bytes_per_s: Some(1_250_000.0),
+                ..NetworkInterface::default()
+            },
+        ],
+        tcp: Some(TcpCounters {
+            sent_segments: 900,
+            retransmitted_segments: 8,
+            backlog_overflows: 1,
+        }),
         group: CpuGroup {
             limit_cores: Some(1.5),
             burst_us: Some(50_000),
@@ -191,6 +205,24 @@ fn credits_and_bursts_are_told_where_there_are_any() {
             .iter()
             .any(|name| without.contains(name))
     );
+}
+
+#[test]
+fn the_network_is_told_by_interface_and_direction() {
+    let mut sample = sample();
+    let usage = &mut sample.machine.recent;
+    (usage.network, usage.retransmitted_segments) = (Some(0.8), Some(0.01));
+    let text = String::from_utf8(sample.expose(Format::Prometheus)).unwrap();
+    let text = parse(&text, false).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
+    let of = |name, direction| text.count(name, &[("interface", "eth0"), ("direction", direction)]);
+    assert_eq!(of("weir_network_bytes_total", "transmit"), 5_000);
+    assert_eq!(of("weir_network_bytes_total", "receive"), 0);
+    assert_eq!(of("weir_network_dropped_total", "transmit"), 2);
+    assert_eq!(text.count("weir_network_speed_bytes", &[("interface", "eth0")]), 1_250_000);
+    assert_eq!(text.count("weir_tcp_retransmitted_segments_total", &[]), 8);
+    assert_eq!(text.count("weir_tcp_backlog_overflows_total", &[]), 1);
+    assert!((text.value("weir_network_use_ratio", &[]) - 0.8).abs() < 1e-9);
+    assert!((text.value("weir_tcp_retransmitted_ratio", &[]) - 0.01).abs() < 1e-9);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! DNS questions, and the names of the endpoints that replace a configured one.
 
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 use crate::model::EndpointAddress;
 

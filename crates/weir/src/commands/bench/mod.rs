@@ -7,7 +7,7 @@ mod variants;
 
 use std::fs;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -142,6 +142,9 @@ pub(crate) struct BenchArguments {
     /// Connect to this address instead of the host and port of the URL
     #[arg(long, value_name = "HOST:PORT")]
     connect_to: Option<String>,
+    /// Connect from this address of the machine
+    #[arg(long, value_name = "IP")]
+    source: Option<IpAddr>,
     /// Cores for the threads, such as `0-3` or `0,2`
     #[arg(long, value_name = "LIST", value_parser = cores)]
     cpus: Option<Cores>,
@@ -434,6 +437,7 @@ impl BenchArguments {
         let load = LoadSpec {
             requests: Requests::new(requests.map_err(CommandFailure::Usage)?),
             address: first,
+            source: self.source,
             tls,
             pace: self.pace(),
             order: if self.wrk2 { StartOrder::PerConnection } else { StartOrder::Shared },

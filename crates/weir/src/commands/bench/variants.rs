@@ -1,6 +1,7 @@
 //! Variants of a run: each has flags of its own, they run in turns, and are compared.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{FromArgMatches, Parser};
@@ -40,6 +41,8 @@ struct VariantFlags {
     no_resumption: bool,
     #[arg(long, value_name = "HOST:PORT")]
     connect_to: Option<String>,
+    #[arg(long, value_name = "IP")]
+    source: Option<IpAddr>,
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
     #[arg(long, value_name = "PORT")]
@@ -87,6 +90,7 @@ impl Variant {
             ciphers: flags.ciphers.or_else(|| common.ciphers.clone()),
             no_resumption: flags.no_resumption || common.no_resumption,
             connect_to: flags.connect_to.or_else(|| common.connect_to.clone()),
+            source: flags.source.or(common.source),
             pid,
             port,
             ..common.clone()

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use weir_admin::humanize::{age_ms, count, credits, rate, span_us};
+use weir_admin::humanize::{age_ms, count, cpu_per_request, credits, rate, shortages, span_us};
 use weir_admin::status::{EndpointStatus, OperationalState};
 
 use super::frame::{ScreenFrame, ScreenSize, Style, StyledLine};
@@ -213,6 +213,12 @@ impl Screen {
         }
         let late = status.workers.iter().map(|worker| worker.lag.p99_us).max().unwrap_or(0);
         line.push(Style::Faint, format!("  lag p99 {}", span_us(late)));
+        if let Some(own) = cpu_per_request(&status.machine) {
+            line.push(Style::Plain, format!("  cpu/request {own}"));
+        }
+        for sentence in shortages(&status.machine) {
+            line.push(Style::Trouble, format!("  {sentence}"));
+        }
         if let Some(own) = &status.credits {
             let (left, what) = credits(own);
             let style = if own.is_near { Style::Trouble } else { Style::Plain };

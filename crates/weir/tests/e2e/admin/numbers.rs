@@ -250,6 +250,10 @@ fn percentiles_are_shown_with_their_samples() {
     let machine = managed.json("/v1/machine");
     assert_eq!(machine["workers"].as_array().unwrap().len(), 2);
     assert!(machine["machine"]["cpu"]["user_us"].is_u64(), "{machine}");
+    let interfaces = machine["machine"]["network"].as_array().unwrap();
+    let loopback = interfaces.iter().find(|interface| interface["name"] == "lo").unwrap();
+    assert!(loopback["sent"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{machine}");
+    assert!(machine["machine"]["tcp"]["sent_segments"].is_u64(), "{machine}");
 }
 
 #[test]
