@@ -34,6 +34,7 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
     ) -> Result<AclTest, String> {
         let mut expression = criterion.expression.clone();
+        self.look_up_first(&mut expression, scope, span);
         let mut kind = criterion.kind;
         let sample = match self.sample(&expression, scope, span) {
             Ok(sample) => Ok(sample),
@@ -85,6 +86,25 @@ impl HaproxyConverter<'_> {
         steps.push(criterion.last_step(kind)?);
         let text = self.converted(&sample.text, &steps, &described, span);
         Ok(AclTest::native("variable", text))
+    }
+
+    /// Makes a map look up the first value of a list. HAProxy goes on to the next one only where
+    /// the value before it is in the map.
+    fn look_up_first(
+        &mut self,
+        expression: &mut SampleExpression,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) {
+        let SampleExpression { fetch, converters } = &*expression;
+        let Some(at) = converters.iter().position(|call| call.name.starts_with("map")) else {
+            return;
+        };
+        let before = SampleExpression { fetch: fetch.clone(), converters: converters[..at].into() };
+        let is_list = self.sample(&before, scope, span).is_ok_and(|sample| sample.list.is_some());
+        if is_list && fetch.arguments.len() == 1 {
+            expression.fetch.arguments.push("1".to_owned());
+        }
     }
 
     /// Returns a text that is 1 if another one is among these.
