@@ -2,6 +2,7 @@
 //! file that it comes from, so that messages name that place.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use weir_config::source::{ReplacedWord, SourceSpan};
 pub(crate) use weir_config::syntax::layout::print;
@@ -59,7 +60,7 @@ impl NativeLine {
 
     /// Adds `key=value`, which comes from this place.
     pub(crate) fn option_at(mut self, key: &str, value: &str, span: SourceSpan) -> Self {
-        let word = bare(&format!("{key}={value}"), span);
+        let word = bare([key, "=", value].concat(), span);
         self.directive.words.push(Word { bare: key.len() + 1, ..word });
         self
     }
@@ -70,11 +71,14 @@ impl NativeLine {
         self
     }
 
-    pub(crate) fn end(self) -> Directive {
+    pub(crate) fn end(mut self) -> Directive {
+        // Lines are kept, many of them with one word in the room of four.
+        self.directive.words.shrink_to_fit();
         self.directive
     }
 
     pub(crate) fn block(mut self, directives: Vec<Directive>) -> Directive {
+        self.directive.words.shrink_to_fit();
         self.directive.block = Some(Block { directives, open: self.span });
         self.directive.end = End::Block;
         self.directive
@@ -86,24 +90,31 @@ impl NativeLine {
     }
 }
 
+/// Returns a text that is the same for lines with the same words only.
+pub(crate) fn identity(lines: &[Directive]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        for word in std::iter::once(&line.name).chain(&line.words) {
+            // With their lengths in front, no two lists of words are the same text.
+            let _ = write!(text, "{}:{}", word.text.len(), word.text);
+        }
+        text.push(';');
+    }
+    text
+}
+
 /// Adds an option to a line that is complete, before its target if it has one.
 pub(crate) fn with_option(mut line: Directive, key: &str, value: &str) -> Directive {
-    let word = bare(&format!("{key}={value}"), line.name.span);
+    let word = bare([key, "=", value].concat(), line.name.span);
     let is_arrow = |word: &Word| word.text == "->" && word.bare == word.text.len();
     let at = line.words.iter().position(is_arrow).unwrap_or(line.words.len());
     line.words.insert(at, Word { bare: key.len() + 1, ..word });
     line
 }
 
-fn bare(text: &str, span: SourceSpan) -> Word {
-    Word {
-        text: text.to_owned(),
-        span,
-        bare: text.len(),
-        verbatim: None,
-        expanded: false,
-        broken: false,
-    }
+fn bare(text: impl Into<String>, span: SourceSpan) -> Word {
+    let text = text.into();
+    Word { bare: text.len(), text, span, verbatim: None, expanded: false, broken: false }
 }
 
 /// Puts the texts that stand for others in their place.

@@ -168,11 +168,17 @@ impl<'a> Checker<'a> {
                     Diagnostic::error(tls.word.span, "a `tls` listener needs a certificate");
                 self.report(error.help("add `certificate FILE key=FILE;` to its block"));
             }
+            let names = protocol.and_then(|line| self.setting(line, "names", values::served_names));
             let protocol =
                 protocol.map_or_else(TlsProtocol::default, |line| self.tls_protocol(line));
             let clients = lines.iter().find(|line| line.name() == "client_ca");
             let clients = clients.and_then(|line| self.client_authority(line));
-            listener.tls = Some(TlsServer { certificates, protocol, clients });
+            listener.tls = Some(TlsServer {
+                certificates,
+                protocol,
+                clients,
+                names: names.unwrap_or_default(),
+            });
             return;
         }
         let stray =
@@ -342,7 +348,7 @@ impl<'a> Checker<'a> {
         self.set(line, "parameters", &mut rules.parameters, values::treatment);
         self.set(line, "nul", &mut rules.nul, values::treatment);
         self.set(line, "invalid", &mut rules.invalid, values::treatment);
-        let others = ["merge_slashes", "encoded_slash", "backslash", "parameters", "nul"];
+        let others = ["encoded_slash", "backslash", "parameters", "nul"];
         let other = others.iter().find_map(|name| line.option(name));
         if let (false, Some(other)) = (rules.normalize, other) {
             let error = Diagnostic::error(

@@ -141,6 +141,9 @@ impl<'a> Checker<'a> {
 
     fn expires(&mut self, line: &Arguments<'a>) -> Option<Expires> {
         let value = line.word(0)?;
+        if line.flag("modified") {
+            return self.value(value, |text| Expires::parse(text)?.since_change());
+        }
         if !value.text().contains('$') {
             return self.value(value, Expires::parse);
         }

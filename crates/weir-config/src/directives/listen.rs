@@ -20,13 +20,13 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .example("certificate /etc/weir/site.pem key=/etc/weir/site.key;"),
     directive("client_ca", LISTEN, "FILE", "Asks the clients of a `tls` listener for a certificate of one of these authorities (PEM). The variables `$ssl_client_…` have what it says, for conditions, headers and logs.")
         .options(&[
-            option("verify", "required | optional | request", "required", "The clients that get a connection: those with a valid certificate; those without one too; or all, of which `$ssl_client_verify` tells the result (`SUCCESS`, `NONE`, `FAILED:reason`), so that routes decide. HAProxy has the first two as `verify` of `bind`, nginx answers requests with 400 as routes with the last one can."),
+            option("verify", "required | optional | request", "required", "The clients that get a connection: those with a valid certificate; those without one too; or all, of which `$ssl_client_verify` tells the result (`SUCCESS`, `NONE`, `FAILED:reason`), so that routes decide. HAProxy has the first two as `verify` of `bind`, nginx answers requests with 400 as routes with the last one can. A certificate of version 1 of X.509 is never valid, whoever issued it: issue one of version 3."),
             option("crl", "FILE", "", "Lists of revoked certificates (PEM), one for each authority. No certificate is valid by a list that is out of date."),
         ])
         .example("client_ca /etc/weir/clients.pem verify=optional;"),
-    directive("tls", LISTEN, "", "The protocol versions, cipher suites and key-exchange groups of a `tls` listener. Suites have their OpenSSL or IANA names.")
+    directive("tls", LISTEN, "", "The protocol versions, cipher suites and key-exchange groups of a `tls` listener, and the server names for which it makes handshakes. Suites have their OpenSSL or IANA names.")
         .words(0, 0)
-        .options(PROTOCOL)
+        .options(LISTEN_TLS)
         .example("tls min=1.3 ciphers=TLS_AES_256_GCM_SHA384;"),
     directive("log", EDITS, "NAME… | off", "The access logs that record the requests of this listener, or of this route instead of those of the listener.").words(1, MANY).example("log access;"),
     directive("timeout", LISTEN, "", "Timeouts on the client side.")
@@ -250,7 +250,12 @@ const PATH: &[OptionSpec] = &[
         "resolved",
         "With `normalize=off`: routes and rewrites see the path decoded once, with empty and dot segments resolved, as in nginx, or byte for byte as received, as in HAProxy. Files are looked up below their directory in the former form in any case.",
     ),
-    option("merge_slashes", "on | off", "on", "Merges repeated slashes into one."),
+    option(
+        "merge_slashes",
+        "on | off",
+        "on",
+        "Merges repeated slashes into one; with `normalize=off`, in the path that routes and rewrites see resolved.",
+    ),
     option("encoded_slash", "refuse | keep", "refuse", "The treatment of `%2F`."),
     option("backslash", "refuse | keep", "refuse", "The treatment of a backslash and of `%5C`."),
     option(
@@ -265,6 +270,19 @@ const PATH: &[OptionSpec] = &[
         "refuse | keep",
         "keep",
         "With `normalize=off`: the treatment of malformed escapes, `%00` and dot segments above the root, which nginx refuses.",
+    ),
+];
+
+const LISTEN_TLS: &[OptionSpec] = &[
+    PROTOCOL[0],
+    PROTOCOL[1],
+    PROTOCOL[2],
+    PROTOCOL[3],
+    option(
+        "names",
+        "any | certificate | host",
+        "any",
+        "The server names (SNI) that get a handshake: all, and without a name too; those of the certificates (HAProxy's `strict-sni`); or those of the `host` blocks (nginx's `ssl_reject_handshake` in the default server). Other clients get an alert.",
     ),
 ];
 

@@ -57,7 +57,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(ERROR_TARGET)
         .many()
         .example("error_page 502 503 504 -> internal /sorry.html;"),
-    directive("expires", &[Context::Route], "TIME | -TIME | epoch | max | $NAME", "The time for which clients may keep a response with a status such as 200, 206, 301 or 304: `Expires` and `Cache-Control`, instead of received ones. A negative time and `epoch` make it `no-cache`; `max` is ten years, as in nginx. A variable of a `map` or `split`, every value of which has one of these forms or is `off`, decides for each response; it may depend on its headers (`$sent_http_content_type`), also for files.")
+    directive("expires", &[Context::Route], "TIME | -TIME | @TIME | epoch | max | $NAME", "The time for which clients may keep a response with a status such as 200, 206, 301 or 304: `Expires` and `Cache-Control`, instead of received ones. A negative time and `epoch` make it `no-cache`; `max` is ten years, as in nginx. A time behind `@` is one of the day, such as `@6h` or `@930m`: they are fresh until it comes. A variable of a `map` or `split`, every value of which has one of these forms or is `off`, decides for each response; it may depend on its headers (`$sent_http_content_type`), also for files.")
+        .options(&[flag("modified", "Counts the time from the `Last-Modified` of the response, if it has one.")])
         .example("expires 30d;"),
     directive("intercept", &[Context::Route], "", INTERCEPT)
         .words(0, 0)

@@ -239,8 +239,8 @@ pub struct MessageLimits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathRules {
-    /// Set if the path is normalised first; otherwise only `matched` and `invalid`
-    /// have an effect.
+    /// Set if the path is normalised first; otherwise only `matched`, `merge_slashes`
+    /// and `invalid` have an effect.
     pub normalize: bool,
     /// The form of a path that is not normalised for routes and rewrites.
     #[serde(rename = "match")]

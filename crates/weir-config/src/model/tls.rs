@@ -57,6 +57,29 @@ pub struct TlsServer {
     /// The certificates of clients; `None` if they are asked for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientAuthority>,
+    /// The names that clients may ask for.
+    #[serde(default, skip_serializing_if = "ServedNames::is_any")]
+    pub names: ServedNames,
+}
+
+/// The server names (SNI) for which handshakes are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServedNames {
+    /// All, and without a name too.
+    #[default]
+    Any,
+    /// Those of the certificates.
+    Certificate,
+    /// Those of the host blocks.
+    Host,
+}
+
+impl ServedNames {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_any(&self) -> bool {
+        *self == Self::Any
+    }
 }
 
 /// The authorities of the certificates that clients present.

@@ -778,6 +778,9 @@ impl<'a> Validator<'a> {
         if let Some(by) = route.expires.as_ref().and_then(Expires::template) {
             self.held(format_args!("{path}.by"), values::expires_values(by));
         }
+        if let Some(Expires::Until(time)) = route.expires {
+            self.held(format!("{path}.until"), Expires::time_of_day(time));
+        }
     }
 
     fn rewrites(&mut self, path: &dyn Display, route: &Route) {

@@ -10,7 +10,7 @@ use weir_stats::Template;
 
 use super::{
     EndpointAddress, EndpointCheck, Expires, Http2Mode, ListenAddress, MatchedPath, NameTreatment,
-    PoolShare, Role, Severity, SrvName, SyslogFormat, TlsVersion, Treatment, Workers,
+    PoolShare, Role, ServedNames, Severity, SrvName, SyslogFormat, TlsVersion, Treatment, Workers,
 };
 use super::{HIDDEN, forbidden_edit};
 use crate::units;
@@ -205,6 +205,16 @@ pub(crate) fn treatment(text: &str) -> Result<Treatment, String> {
         "refuse" => Ok(Treatment::Refuse),
         "keep" => Ok(Treatment::Keep),
         _ => Err(format!("`{text}` is neither `refuse` nor `keep`")),
+    }
+}
+
+/// Parses the server names for which handshakes are made.
+pub(crate) fn served_names(text: &str) -> Result<ServedNames, String> {
+    match text {
+        "any" => Ok(ServedNames::Any),
+        "certificate" => Ok(ServedNames::Certificate),
+        "host" => Ok(ServedNames::Host),
+        _ => Err(format!("`{text}` is not `any`, `certificate` or `host`")),
     }
 }
 

@@ -1,15 +1,18 @@
 //! `ssl_verify_client` and its like: the clients of an address are asked for a certificate, and
 //! requests without a valid one get 400 where the server wants one.
 
-use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::locations::unchecked;
-use super::route_parts::RouteParts;
+use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
 use super::state::{ClientAuthorityOf, Converter};
 use super::statements::StatementId;
 use crate::native::NativeLine;
+
+/// nginx's statuses for requests whose client has an invalid certificate, or none.
+const INVALID: &str = "495";
+const MISSING: &str = "496";
 
 /// The variable with the result of the verification.
 const RESULT: &str = "$ssl_client_verify";
@@ -45,7 +48,7 @@ impl<'t> Converter<'_, 't> {
         };
         match self.client_authorities(scope) {
             Ok(()) => {
-                self.outcomes.differs(id, "all clients of the address are asked, those of other servers too; a request for another name than that of the handshake is served, where nginx answers 421");
+                self.outcomes.differs(id, "all clients of the address are asked, those of other servers too; a request for another name than that of the handshake is served, where nginx answers 421; certificates of version 1 of X.509 are invalid here");
                 demand
             }
             Err((refused, reason)) => {
@@ -95,18 +98,35 @@ impl<'t> Converter<'_, 't> {
             Some(ClientAuthorityOf { texts: texts.map(str::to_owned), line: line.end() });
         Ok(())
     }
-}
 
-/// Returns the routes of requests whose client has no certificate that a server wants. nginx looks
-/// at it before all else.
-pub(crate) fn client_checks(demand: ClientDemand, span: SourceSpan) -> Vec<Directive> {
-    let route = |pattern: &str| {
-        let condition = NativeLine::new("", span).keyword("variable").option(RESULT, pattern);
-        unchecked(&condition.into_words(), RouteParts::fixed("400", span), span)
-    };
-    match demand {
-        ClientDemand::Off | ClientDemand::Any | ClientDemand::Closed => Vec::new(),
-        ClientDemand::Optional => vec![route("FAILED:*")],
-        ClientDemand::On => vec![route("FAILED:*"), route("NONE")],
+    /// Returns the routes of requests whose client has no certificate that a server wants, with its
+    /// pages for them. nginx looks at it before all else, and for a page not again.
+    pub(crate) fn client_checks(
+        &mut self,
+        demand: ClientDemand,
+        server: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Vec<Directive> {
+        let span = self.statements.span(server);
+        let mut route = |pattern: &str, code: &'static str| {
+            let condition = NativeLine::new("", span).keyword("variable").option(RESULT, pattern);
+            let page = self.certificate_page(code, scope, place);
+            let not_internal =
+                |line: NativeLine| line.keyword("and").keyword("not").keyword("internal");
+            let condition = match page.as_ref().and_then(|page| page.words.last()) {
+                Some(to) if to.text.starts_with('@') => not_internal(condition).value(&to.text),
+                Some(_) => not_internal(condition),
+                None => condition,
+            };
+            let block = page.into_iter().collect();
+            let parts = RouteParts { block, ..RouteParts::fixed("400", span) };
+            unchecked(&condition.into_words(), parts, span)
+        };
+        match demand {
+            ClientDemand::Off | ClientDemand::Any | ClientDemand::Closed => Vec::new(),
+            ClientDemand::Optional => vec![route("FAILED:*", INVALID)],
+            ClientDemand::On => vec![route("FAILED:*", INVALID), route("NONE", MISSING)],
+        }
     }
 }

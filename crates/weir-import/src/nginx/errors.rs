@@ -6,7 +6,7 @@ use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
-use super::values::{KnownVariables, path_template, template};
+use super::values::{KnownVariables, begins_with_path, path_template, text_template};
 use crate::native::NativeLine;
 
 /// The responses of servers that a route may have pages for.
@@ -40,7 +40,7 @@ impl<'t> Converter<'_, 't> {
         let pages = scope.all("error_page");
         let recursive = self.switch(scope, "recursive_error_pages", false);
         let rules = PageRules { intercepts, recursive };
-        let known = &self.known_at(place);
+        let known = &self.known_in(scope, place);
         let mut lines = Vec::new();
         for &id in pages {
             match self.error_page(id, known, rules) {
@@ -59,8 +59,70 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         id: StatementId,
         known: &KnownVariables<'_>,
-        PageRules { intercepts, recursive }: PageRules,
+        rules: PageRules,
     ) -> Result<Option<Directive>, String> {
+        let page = self.page_of(id)?;
+        let mut codes = Vec::new();
+        for &code in &page.codes {
+            match code.parse::<u16>() {
+                // `certificate_page` has them.
+                Ok(495 | 496) if self.statements.has("ssl_verify_client") => {}
+                Ok(497) => self.outcomes.differs(
+                    id,
+                    "Weir has no status 497: a request in plain HTTP at an address with TLS gets no response",
+                ),
+                // nginx's own for requests that Weir ends in another way.
+                Ok(494..=496 | 499) => {
+                    self.outcomes.differs(id, format!("Weir has no status {code}"));
+                }
+                Ok(400..=599) => codes.push(code),
+                Ok(300..=399) => {
+                    return Err("redirects have no page: leave their status out".into());
+                }
+                _ => return Err(format!("`{code}` is not a status from 400 to 599")),
+            }
+        }
+        if codes.is_empty() {
+            return Ok(None);
+        }
+        self.page_line(id, &PageWords { codes, ..page }, known, rules).map(Some)
+    }
+
+    /// Returns the page of a server for requests whose client has an invalid certificate or none,
+    /// as nginx's own status says. Pages for 400 are not for them.
+    pub(crate) fn certificate_page(
+        &mut self,
+        code: &'static str,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Option<Directive> {
+        let known = &self.known_at(place);
+        let rules = PageRules { intercepts: false, recursive: false };
+        for &id in scope.all("error_page") {
+            // Others are refused where they are converted.
+            let Ok(page) = self.page_of(id) else { continue };
+            if !page.codes.contains(&code) {
+                continue;
+            }
+            // That of nginx's own statuses.
+            let status = page.status.or(Some("400"));
+            let page = PageWords { status, codes: vec!["400"], ..page };
+            return match self.page_line(id, &page, known, rules) {
+                Ok(line) => {
+                    self.outcomes.honour(id);
+                    Some(line)
+                }
+                Err(reason) => {
+                    self.outcomes.refuse(id, reason);
+                    None
+                }
+            };
+        }
+        None
+    }
+
+    /// Returns the parts of an `error_page`.
+    fn page_of(&self, id: StatementId) -> Result<PageWords<'t>, String> {
         let words: Vec<&str> =
             self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
         let (uri, codes) = match words.as_slice() {
@@ -74,56 +136,58 @@ impl<'t> Converter<'_, 't> {
         if status.is_some_and(|text| !text.is_empty() && !is_status(text)) {
             return Err("write `=` or `=STATUS` with a status from 200 to 599".to_owned());
         }
-        let mut line = NativeLine::new("error_page", self.statements.span(id));
-        let mut number = 0;
-        for code in codes {
-            match code.parse::<u16>() {
-                // nginx's own for requests that Weir ends in another way.
-                Ok(494..=497 | 499) => {
-                    self.outcomes.differs(id, format!("Weir has no status {code}"));
-                }
-                Ok(400..=599) => {
-                    line = line.value(code);
-                    number += 1;
-                }
-                Ok(300..=399) => {
-                    return Err("redirects have no page: leave their status out".into());
-                }
-                _ => return Err(format!("`{code}` is not a status from 400 to 599")),
-            }
-        }
-        if number == 0 {
-            return Ok(None);
-        }
-        let is_url = !uri.starts_with(['/', '@']);
-        line = match status {
+        Ok(PageWords { codes: codes.to_vec(), status, uri })
+    }
+
+    fn page_line(
+        &self,
+        id: StatementId,
+        page: &PageWords<'_>,
+        known: &KnownVariables<'_>,
+        rules: PageRules,
+    ) -> Result<Directive, String> {
+        let PageWords { codes, status, uri } = page;
+        let line = NativeLine::new("error_page", self.statements.span(id));
+        let mut line = codes.iter().fold(line, |line, code| line.value(code));
+        // A text with the path of the request in front is a path.
+        let is_path = uri.starts_with('/') || begins_with_path(uri);
+        let is_url = !is_path && !uri.starts_with('@');
+        line = match *status {
             _ if is_url => line,
             Some("") => line.option("status", "own"),
             Some(status) => line.option("status", status),
             None => line,
         };
-        if intercepts {
+        if rules.intercepts {
             line = line.keyword("intercept");
         }
-        if recursive && !is_url {
+        if rules.recursive && !is_url {
             line = line.keyword("recursive");
         }
         let line = line.keyword("->");
         if uri.starts_with('@') {
-            return Ok(Some(line.keyword("internal").value(uri).end()));
+            return Ok(line.keyword("internal").value(uri).end());
         }
-        if uri.starts_with('/') {
+        if is_path {
             let path = path_template(uri, known, false)?;
-            return Ok(Some(line.keyword("internal").value(&format!("{path}?")).end()));
+            return Ok(line.keyword("internal").value(&format!("{path}?")).end());
         }
         if !(uri.contains("://") || uri.starts_with('$')) {
             return Err("write a path, a named location or a URL".to_owned());
         }
         let redirects = |status: &&str| matches!(*status, "301" | "302" | "303" | "307" | "308");
         let status = status.filter(redirects).unwrap_or("302");
-        let url = template(uri, known, false)?;
-        Ok(Some(line.keyword("redirect").value(status).value(&url).end()))
+        let url = text_template(uri, known, false)?;
+        Ok(line.keyword("redirect").value(status).value(&url).end())
     }
+}
+
+/// The words of an `error_page`.
+struct PageWords<'t> {
+    codes: Vec<&'t str>,
+    /// The text behind `=`.
+    status: Option<&'t str>,
+    uri: &'t str,
 }
 
 fn is_status(text: &str) -> bool {

@@ -30,15 +30,7 @@ impl<'t> Converter<'_, 't> {
         if let Some(name) = self.types.made.get(&key) {
             return Some(name.clone());
         }
-        let mut types = BTreeMap::new();
-        for &id in blocks {
-            self.types_of(id, &mut types);
-        }
-        if blocks.is_empty() {
-            // nginx's own, where a file has no `types`.
-            let usual = [("html", "text/html"), ("gif", "image/gif"), ("jpg", "image/jpeg")];
-            types.extend(usual.map(|(name, text)| (name.to_owned(), text.to_owned())));
-        }
+        let types = self.types_of_blocks(blocks);
         let span = blocks.first().map_or_else(
             || self.statements.span(self.statements.top()[0]),
             |id| self.statements.span(*id),
@@ -63,6 +55,20 @@ impl<'t> Converter<'_, 't> {
         self.types.directives.push(NativeLine::new("types", span).value(&name).block(lines));
         self.types.made.insert(key, name.clone());
         Some(name)
+    }
+
+    /// Returns the types of all extensions.
+    pub(crate) fn types_of_blocks(&mut self, blocks: &[StatementId]) -> BTreeMap<String, String> {
+        let mut types = BTreeMap::new();
+        for &id in blocks {
+            self.types_of(id, &mut types);
+        }
+        if blocks.is_empty() {
+            // nginx's own, where a file has no `types`.
+            let usual = [("html", "text/html"), ("gif", "image/gif"), ("jpg", "image/jpeg")];
+            types.extend(usual.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        }
+        types
     }
 
     /// Adds the types of a block. The last one for an extension counts.

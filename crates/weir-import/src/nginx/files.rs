@@ -7,7 +7,7 @@ use weir_config::model::FileCandidate;
 use super::conditions::without_variables;
 use super::errors::Intercepted;
 use super::guards::GUARDED;
-use super::precedence::Match;
+use super::precedence::{Location, LocationRoute, Match};
 use super::route_parts::RouteParts;
 use super::scope::InheritanceScope;
 use super::state::Converter;
@@ -39,7 +39,7 @@ impl<'t> Converter<'_, 't> {
             None => location,
         };
         let directory = self.statements.word(id, 0);
-        let known = &self.known_at(location.place);
+        let known = &self.known_in(scope, location.place);
         let single = match alias.map_or(Ok(None), |_| named_file(location, directory, known)) {
             Ok(Some(_)) if location.kind == Match::Regex && !scope.own("try_files").is_empty() => {
                 Err("`try_files` looks elsewhere than `alias` with groups: write `root`".to_owned())
@@ -106,6 +106,10 @@ impl<'t> Converter<'_, 't> {
             return Err("a path is not the name of a directory: leave `$request_uri` out".into());
         }
         let native = template(text, known, false)?;
+        // That of a `set` or a `map`.
+        if native.contains("${decoded_uri}") {
+            return Err("a path is not the name of a directory: leave `$uri` out".into());
+        }
         if let Some(constant) = without_variables(&native) {
             return Ok((self.path(&constant), None));
         }
@@ -226,6 +230,9 @@ impl<'t> Converter<'_, 't> {
                 Err("its files can be `$uri`, `$uri.html`, `$uri/` and `/page.html`: others have no conversion".into())
             }
             "=404" => Ok(None),
+            code if code.strip_prefix('=').and_then(error_status).is_some() => {
+                Ok(Some(self.answer_with(id, &code[1..], scope, location)))
+            }
             name if name.starts_with('@') => Ok(Some(name.to_owned())),
             path if path.starts_with('/') && self.rewrites_again(id, path) => Err(
                 "nginx would go through the server's `rewrite` and `if` again with this path: write them in locations, or a named location here".to_owned(),
@@ -233,7 +240,7 @@ impl<'t> Converter<'_, 't> {
             path if path.starts_with('/') => {
                 path_template(path, known, false).map(|path| Some(format!("{path}?")))
             }
-            _ => Err("the last word can be `=404`, a path or a named location".to_owned()),
+            _ => Err("the last word can be `=` and a status from 400 to 599, a path or a named location".to_owned()),
         };
         match text {
             Ok(fallback) => {
@@ -248,6 +255,36 @@ impl<'t> Converter<'_, 't> {
             }
         }
     }
+
+    /// Adds a named location that answers with a status, and returns its name.
+    fn answer_with(
+        &mut self,
+        id: StatementId,
+        status: &str,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+    ) -> String {
+        let span = self.statements.span(id);
+        let name = format!("@missing_{}", self.named_routes.len() + 1);
+        let mut parts = RouteParts::fixed(status, span);
+        let known = &self.known_in(scope, location.place);
+        parts.block.extend(self.response_headers(scope, known));
+        parts.block.extend(self.error_pages(scope, location.place, Intercepted::No));
+        let condition = NativeLine::new("", span).keyword("internal").value(&name).into_words();
+        self.named_routes.push(Location {
+            id,
+            kind: Match::Named,
+            pattern: name.clone(),
+            routes: vec![LocationRoute { id, condition, parts }],
+            redirects: false,
+            inner: Vec::new(),
+        });
+        name
+    }
+}
+
+fn error_status(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|status| (400..=599).contains(status))
 }
 
 /// The paths that are looked for, and the target of requests without a file.

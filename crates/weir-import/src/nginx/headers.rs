@@ -6,7 +6,7 @@ use weir_config::syntax::tree::Directive;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
-use super::values::{self, KnownVariables, template};
+use super::values::{self, KnownVariables, text_template};
 use crate::native::NativeLine;
 
 /// The variable of the statuses with which headers are added.
@@ -25,18 +25,25 @@ const OWN: [&str; 9] = [
     "expect",
 ];
 
-/// The forms of `expires` that have a conversion.
-const FORMS_OF_EXPIRES: &str =
-    "write one time, `epoch`, `max` or `off`: other forms have no conversion";
+/// The forms of `expires`.
+const FORMS_OF_EXPIRES: &str = "write one time, perhaps behind `modified`, a time of the day behind `@`, `epoch`, `max` or `off`";
+
+const SECONDS_OF_DAY: u64 = 86_400;
 
 /// Returns a time of `expires` in Weir's form, or `off`.
 fn expires_time(text: &str) -> Option<String> {
     match text {
         "off" | "epoch" | "max" => Some(text.to_owned()),
         _ => {
-            let (sign, time) = text.strip_prefix('-').map_or(("", text), |time| ("-", time));
-            let time = time.strip_prefix('+').unwrap_or(time);
-            values::milliseconds(time).map(|time| format!("{sign}{}s", time / 1000))
+            let signs =
+                ['+', '-', '@'].map(|sign| text.strip_prefix(sign).map(|time| (sign, time)));
+            let (sign, time) = signs.into_iter().flatten().next().unwrap_or(('+', text));
+            let seconds = values::milliseconds(time)? / 1000;
+            match sign {
+                '+' => Some(format!("{seconds}s")),
+                '@' if seconds > SECONDS_OF_DAY => None,
+                _ => Some(format!("{sign}{seconds}s")),
+            }
         }
     }
 }
@@ -94,7 +101,7 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.refuse(id, "a request has exactly one `Host`");
             return None;
         }
-        match template(value, known, false) {
+        match text_template(value, known, false) {
             Ok(_) if value.is_empty() => {
                 self.outcomes.honour(id);
                 Some(line.keyword("remove").value(name).end())
@@ -188,13 +195,16 @@ impl<'t> Converter<'_, 't> {
     pub(crate) fn expires(&mut self, scope: &InheritanceScope<'_, 't>) -> Option<Directive> {
         let id = self.single(scope, "expires")?;
         let span = self.statements.span(id);
-        let (word, is_one) = (self.statements.word(id, 0), self.statements.words(id).len() == 1);
-        let time = match word.strip_prefix('$') {
-            Some(name) if is_one => {
-                let name = name.trim_start_matches('{').trim_end_matches('}');
+        let words: Vec<&str> =
+            self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
+        let one = |word| expires_time(word).ok_or_else(|| FORMS_OF_EXPIRES.to_owned());
+        let time = match words.as_slice() {
+            [word] if word.starts_with('$') => {
+                let name = word.trim_start_matches(['$', '{']).trim_end_matches('}');
                 self.expires_variable(name, span)
             }
-            _ if is_one => expires_time(word).ok_or_else(|| FORMS_OF_EXPIRES.to_owned()),
+            [word] => one(word),
+            ["modified", word] if !word.starts_with(['@', '$', 'e', 'm', 'o']) => one(word),
             _ => Err(FORMS_OF_EXPIRES.to_owned()),
         };
         let time = match time {
@@ -205,7 +215,11 @@ impl<'t> Converter<'_, 't> {
             }
         };
         self.outcomes.honour(id);
-        (time != "off").then(|| NativeLine::new("expires", span).value(&time).end())
+        if time == "off" {
+            return None;
+        }
+        let line = NativeLine::new("expires", span).value(&time);
+        Some(if words.len() > 1 { line.keyword("modified").end() } else { line.end() })
     }
 
     /// Returns the native variable that has the times of this one.
@@ -266,7 +280,7 @@ impl<'t> Converter<'_, 't> {
                 lines.extend(self.validator(id, known));
                 continue;
             }
-            match (template(value, known, false), always) {
+            match (text_template(value, known, false), always) {
                 (Ok(text), "" | "always") if text.is_empty() => self.outcomes.honour(id),
                 (Ok(value), "" | "always") => {
                     let line = NativeLine::new("response_header", self.statements.span(id));
@@ -290,7 +304,7 @@ impl<'t> Converter<'_, 't> {
     fn validator(&mut self, id: StatementId, known: &KnownVariables<'_>) -> Option<Directive> {
         let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
         let always = self.statements.word(id, 2);
-        let text = match template(value, known, false) {
+        let text = match text_template(value, known, false) {
             Ok(text) if matches!(always, "" | "always") => text,
             Ok(_) => {
                 self.outcomes.refuse(id, "the third word can only be `always`");

@@ -18,7 +18,7 @@ impl Converter<'_, '_> {
         let statements = self.statements;
         for &id in statements.named(Some(server), "server_name") {
             for word in statements.words(id).iter().filter(|word| word.text.starts_with('~')) {
-                self.groups_of_host(id, &word.text, &mut variables);
+                self.groups_of_host(server, id, &word.text, &mut variables);
             }
         }
         let variables = Rc::new(variables);
@@ -26,12 +26,46 @@ impl Converter<'_, '_> {
         variables
     }
 
-    fn groups_of_host(&mut self, id: StatementId, name: &str, variables: &mut SetVariables) {
+    /// Returns true if requests of the server are compared with regexes besides those of its names.
+    fn has_regexes(&self, server: StatementId) -> bool {
+        let statements = self.statements;
+        let mut blocks = vec![server];
+        while let Some(block) = blocks.pop() {
+            for &id in statements.children(block) {
+                let words = statements.words(id).iter();
+                let is_regex = match statements.name(id) {
+                    "rewrite" => true,
+                    "location" | "if" => words.clone().any(|word| word.text.contains('~')),
+                    _ => false,
+                };
+                if is_regex {
+                    return true;
+                }
+                blocks.push(id);
+            }
+        }
+        false
+    }
+
+    fn groups_of_host(
+        &mut self,
+        server: StatementId,
+        id: StatementId,
+        name: &str,
+        variables: &mut SetVariables,
+    ) {
         let pattern = name.trim_start_matches(['~', '*']);
         let Ok(native) = pcre::native(pattern) else { return };
         let names = pcre::group_names(pattern);
+        let numbers: Vec<String> =
+            (1..=names.len().min(9)).map(|number| number.to_string()).collect();
+        // In nginx a regex that is tried later takes the groups away, whether it matches or not.
+        let keeps = !self.has_regexes(server);
+        let numbered = numbers.iter().enumerate();
+        let numbered =
+            numbered.filter(|(_, number)| keeps && self.statements.is_used_in_text(number));
         let named = names.iter().enumerate().take(9).filter(|(_, name)| !name.is_empty());
-        for (index, group) in named {
+        for (index, group) in named.chain(numbered).collect::<Vec<_>>() {
             self.set_maps += 1;
             let variable = format!("host_{group}_{}", self.set_maps);
             let span = self.statements.span(id);

@@ -9,7 +9,7 @@ use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::{Converter, Zone, ZoneKind};
 use super::statements::StatementId;
-use super::values::{self, KnownVariables, template};
+use super::values::{self, KnownVariables, text_template};
 use crate::native::NativeLine;
 
 /// The least rate of a body, in bytes per second.
@@ -117,7 +117,7 @@ impl<'t> Converter<'_, 't> {
         };
         zone.used = true;
         let (key, rate) = (zone.key.clone(), zone.rate.clone());
-        let key = template(&key, known, false)?;
+        let key = text_template(&key, known, false)?;
         if key.is_empty() {
             self.outcomes.ignore(id, "its key is empty, so it limits nothing, as in nginx");
             return Ok(None);

@@ -9,7 +9,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::body_bounds::common_bound;
-use super::client_certificates::{ClientDemand, client_checks};
+use super::client_certificates::ClientDemand;
 use super::logs::log_line;
 use super::real_ip::OpeningHeader;
 use super::route_parts::RoutePlace;
@@ -17,7 +17,7 @@ use super::scope::InheritanceScope;
 use super::state::{Converter, HostNames};
 use super::statements::StatementId;
 use super::values;
-use crate::native::NativeLine;
+use crate::native::{NativeLine, with_option};
 
 /// The settings of a listener that nginx takes from the server of the request.
 const SERVER_SETTINGS: [&str; 6] = [
@@ -76,6 +76,22 @@ pub(crate) enum ListenKey {
     Unix(String),
 }
 
+/// The options of a `listen` that belong to the socket: nginx takes them from one `listen` of an
+/// address.
+const SOCKET_OPTIONS: [&str; 11] = [
+    "accept_filter",
+    "backlog",
+    "bind",
+    "deferred",
+    "fastopen",
+    "ipv6only",
+    "rcvbuf",
+    "reuseport",
+    "setfib",
+    "sndbuf",
+    "so_keepalive",
+];
+
 /// The servers of one address.
 #[derive(Clone, Default)]
 struct AddressServers {
@@ -83,6 +99,8 @@ struct AddressServers {
     servers: Vec<(StatementId, StatementId)>,
     /// The first server with `default_server`.
     default: Option<StatementId>,
+    /// A `listen` with options of the socket.
+    socket: Option<StatementId>,
     tls: bool,
     /// A `listen` of the address with `http2`.
     http2: Option<StatementId>,
@@ -90,6 +108,26 @@ struct AddressServers {
     proxy_header: OpeningHeader,
     /// Set if IPv4 and IPv6 clients connect to the address.
     dual: bool,
+}
+
+impl AddressServers {
+    /// Returns the reason why nginx does not start with a further `listen` of the address.
+    fn conflict(&self, server: StatementId, further: &Self) -> Option<&'static str> {
+        if self.servers.iter().any(|(known, _)| *known == server) {
+            return Some("nginx reports a duplicate listen: write an address once in a server");
+        }
+        if self.socket.is_some() && further.socket.is_some() {
+            return Some(
+                "nginx reports duplicate listen options: write those of the socket at one `listen` of the address",
+            );
+        }
+        if self.default.is_some() && further.default.is_some() {
+            return Some(
+                "nginx reports a duplicate default server: write `default_server` at one `listen` of the address",
+            );
+        }
+        None
+    }
 }
 
 impl<'t> Converter<'_, 't> {
@@ -139,9 +177,18 @@ impl<'t> Converter<'_, 't> {
             return None;
         };
         self.outcomes.honour(id);
+        if self.statements.word(id, 0).starts_with("localhost") {
+            self.outcomes.differs(
+                id,
+                "`localhost` is 127.0.0.1 alone, where nginx takes each address of the name",
+            );
+        }
         let mut group = AddressServers::default();
         for word in self.statements.words(id).iter().skip(1) {
             let name = word.text.split('=').next().unwrap_or_default();
+            if SOCKET_OPTIONS.contains(&name) {
+                group.socket = Some(id);
+            }
             match word.text.as_str() {
                 "default_server" | "default" => group.default = Some(server),
                 "ssl" => group.tls = true,
@@ -154,18 +201,7 @@ impl<'t> Converter<'_, 't> {
                 }
                 "reuseport" => group.reuseport = true,
                 "proxy_protocol" => group.proxy_header = OpeningHeader::Expected,
-                _ if matches!(
-                    name,
-                    "backlog"
-                        | "rcvbuf"
-                        | "sndbuf"
-                        | "deferred"
-                        | "fastopen"
-                        | "so_keepalive"
-                        | "accept_filter"
-                        | "setfib"
-                ) =>
-                {
+                _ if SOCKET_OPTIONS.contains(&name) => {
                     self.outcomes
                         .differs(id, format!("`{}` is not set; Weir has its own", word.text));
                 }
@@ -173,6 +209,11 @@ impl<'t> Converter<'_, 't> {
             }
         }
         let known = addresses.entry(key.clone()).or_default();
+        if let Some(conflict) = known.conflict(server, &group) {
+            self.outcomes.refuse(id, conflict);
+            return None;
+        }
+        known.socket = known.socket.or(group.socket);
         known.tls |= group.tls;
         known.reuseport |= group.reuseport;
         known.http2 = known.http2.or(group.http2);
@@ -344,7 +385,7 @@ impl<'t> Converter<'_, 't> {
             let own = self.routes(*server, &scope, place);
             let demand = if group.tls { self.client_demand(&scope) } else { ClientDemand::Off };
             let mut own = if demand == ClientDemand::Closed { self.closed(*server) } else { own };
-            own.splice(0..0, client_checks(demand, self.statements.span(*server)));
+            own.splice(0..0, self.client_checks(demand, *server, &scope, place));
             if self.server_logs != self.listener_logs {
                 Self::give_logs(&self.server_logs, &mut own);
             }
@@ -442,17 +483,13 @@ impl<'t> Converter<'_, 't> {
     ) -> Vec<Directive> {
         let scope = http.inner(default);
         let mut lines = vec![self.client_timeouts(&scope, span), self.limits(&scope, body, span)];
-        if !self.switch(&scope, "merge_slashes", true)
-            && let Some(id) = self.single(&scope, "merge_slashes")
-        {
-            self.outcomes.refuse(id, "routes match paths with slashes merged");
-        }
-        lines.push(
-            NativeLine::new("path", span)
-                .option("normalize", "off")
-                .option("invalid", "refuse")
-                .end(),
-        );
+        let path = NativeLine::new("path", span).option("normalize", "off");
+        let path = if self.switch(&scope, "merge_slashes", true) {
+            path
+        } else {
+            path.option("merge_slashes", "off")
+        };
+        lines.push(path.option("invalid", "refuse").end());
         lines.push(self.header_names(&scope, span));
         lines.push(NativeLine::new("forwarded", span).option("x_forwarded", "off").end());
         lines.push(NativeLine::new("request_id", span).keyword("off").end());
@@ -472,7 +509,13 @@ impl<'t> Converter<'_, 't> {
         if group.tls {
             lines.extend(self.certificates(http, default, group));
             lines.extend(self.client_authority.take().map(|authority| authority.line));
-            lines.extend(self.protocols(&scope, span));
+            let tls = self.protocols(&scope, span);
+            lines.extend(if self.rejects_names(http, default, group) {
+                let tls = tls.unwrap_or_else(|| NativeLine::new("tls", span).end());
+                Some(with_option(tls, "names", "host"))
+            } else {
+                tls
+            });
         }
         for (server, _) in group.servers.iter().filter(|(server, _)| *server != default) {
             self.other_server(http, *server, &scope, expected);
@@ -735,6 +778,38 @@ impl<'t> Converter<'_, 't> {
         lines
     }
 
+    /// Returns true if clients get a handshake for the names of servers only.
+    fn rejects_names(
+        &mut self,
+        http: &InheritanceScope<'_, 't>,
+        default: StatementId,
+        group: &AddressServers,
+    ) -> bool {
+        let mut rejects = false;
+        for (server, _) in &group.servers {
+            let scope = http.inner(*server);
+            if !self.switch(&scope, "ssl_reject_handshake", false) {
+                continue;
+            }
+            let Some(id) = self.single(&scope, "ssl_reject_handshake") else { continue };
+            let names = self.host_names(*server);
+            let is_named = names.exact.iter().any(|name| name.contains('.'))
+                || names.leading.len() + names.trailing.len() + names.regexes.len() > 0;
+            let has_certificate = group
+                .servers
+                .iter()
+                .any(|(server, _)| !http.inner(*server).all("ssl_certificate").is_empty());
+            if *server != default || is_named {
+                self.outcomes.refuse(id, "write it in the default server of the address, without names: handshakes are rejected for names that no server has");
+            } else if !has_certificate {
+                self.outcomes.refuse(id, "no server of the address has a certificate, so that nobody gets a handshake: leave the `listen` out");
+            } else {
+                rejects = true;
+            }
+        }
+        rejects
+    }
+
     pub(crate) fn protocols(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
@@ -793,8 +868,16 @@ fn is_named(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Reads the address of a `listen`.
+/// Reads the address of a `listen`. The name of the machine itself is its address for IPv4.
 pub(crate) fn listen_key(text: &str) -> Option<ListenKey> {
+    if let Some(port) = text.strip_prefix("localhost") {
+        let port = match port.strip_prefix(':') {
+            Some(port) => port.parse().ok()?,
+            None if port.is_empty() => 80,
+            None => return None,
+        };
+        return Some(ListenKey::Socket(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+    }
     if let Some(path) = text.strip_prefix("unix:") {
         return path.starts_with('/').then(|| ListenKey::Unix(path.to_owned()));
     }

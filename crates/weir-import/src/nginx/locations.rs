@@ -23,7 +23,7 @@ use super::state::Converter;
 use super::statements::StatementId;
 use super::status_page::status_page_of;
 use super::targets::ProxyPlace;
-use super::values::{KnownVariables, template};
+use super::values::{KnownVariables, template, text_template};
 use crate::native::NativeLine;
 use crate::pcre;
 
@@ -435,13 +435,16 @@ impl<'t> Converter<'_, 't> {
         let url = constant.as_deref().unwrap_or(self.statements.word(pass, 0));
         let span = self.statements.span(pass);
         let parts = PassUrl::of(url)?;
-        let (shown, _) = parts.host_and_port();
+        let (shown, port) = parts.host_and_port();
         let PassUrl { scheme, host, uri, by_variable } = parts;
         let shown =
             if by_variable { template(host, &self.known(), false)? } else { shown.to_owned() };
         let proxy_host = shown.as_str();
         let place = location.place;
-        let known = &KnownVariables { proxy_host: Some(proxy_host), ..self.known_at(place) };
+        // The port of a variable is part of its value.
+        let proxy_port = Some(port).filter(|_| !by_variable);
+        let known = self.known_in(scope, place);
+        let known = &KnownVariables { proxy_host: Some(proxy_host), proxy_port, ..known };
         let change = match &constant {
             Some(_) if !uri.is_empty() => self.varying_target(pass, uri, location, known)?,
             _ => self.target_change(pass, uri, location, known)?,
@@ -524,7 +527,7 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(id);
         let words = self.statements.words(id);
         let (first, second) = (self.statements.word(id, 0), self.statements.word(id, 1));
-        let known = &self.known_at(place);
+        let known = &self.known_in(scope, place);
         let lone = words.len() == 1 && !first.bytes().all(|byte| byte.is_ascii_digit());
         let (status, text) = if lone { ("302", first) } else { (first, second) };
         let refusal = match (status.parse::<u16>(), words.len()) {
@@ -535,13 +538,18 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.refuse(id, refusal);
             return None;
         }
-        let text = match template(text, known, groups) {
+        let text = match text_template(text, known, groups) {
             Ok(text) => text,
             Err(reason) => {
                 self.outcomes.refuse(id, reason);
                 return None;
             }
         };
+        for name in ["root", "alias", "index"] {
+            for other in scope.own(name) {
+                self.outcomes.honour(*other);
+            }
+        }
         let mut block = self.access(scope, true);
         if status == "444" {
             self.outcomes.honour(id);
@@ -616,7 +624,11 @@ impl<'t> Converter<'_, 't> {
             let block = &self.statements.get(*id).directive.block;
             block.as_ref().is_some_and(|block| block.directives.is_empty())
         };
-        let exact = !blocks.is_empty() && blocks.iter().all(is_empty);
+        if let Some(known) = self.type_of_path(scope, blocks) {
+            return with_charset(&known, &charset);
+        }
+        let exact = !blocks.is_empty() && blocks.iter().all(is_empty)
+            || scope.location().is_some_and(|id| self.is_exact_location(id));
         for id in blocks.iter().chain(&kind) {
             if exact {
                 self.outcomes.honour(*id);
@@ -630,6 +642,28 @@ impl<'t> Converter<'_, 't> {
         with_charset(kind.map_or("text/plain", |kind| self.statements.word(kind, 0)), &charset)
     }
 
+    fn is_exact_location(&mut self, id: StatementId) -> bool {
+        self.kind(id).is_some_and(|(kind, _)| kind == Match::Exact)
+    }
+
+    /// Returns the type of the extension of a path, where a location is for one path.
+    fn type_of_path(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        blocks: &[StatementId],
+    ) -> Option<String> {
+        let (kind, path) = self.kind(scope.location()?)?;
+        let (before, extension) = path.rsplit_once('/')?.1.rsplit_once('.')?;
+        if kind != Match::Exact || before.is_empty() {
+            return None;
+        }
+        let found = self.types_of_blocks(blocks).remove(&extension.to_ascii_lowercase())?;
+        for id in blocks {
+            self.outcomes.honour(*id);
+        }
+        Some(found)
+    }
+
     /// Returns the `Location` of a redirect: nginx puts scheme, host and port before a path.
     pub(crate) fn location_url(
         &mut self,
@@ -639,19 +673,64 @@ impl<'t> Converter<'_, 't> {
     ) -> String {
         let absolute = self.switch(scope, "absolute_redirect", true);
         let with_port = self.switch(scope, "port_in_redirect", true);
-        if self.switch(scope, "server_name_in_redirect", false)
-            && let Some(id) = self.single(scope, "server_name_in_redirect")
-        {
-            self.outcomes.refuse(id, "redirects have the host of the request");
-        }
-        if !text.starts_with('/') || !absolute {
+        let host = self.redirect_host(scope, place);
+        if !absolute || !text.starts_with(['/', '$']) {
             return text.to_owned();
         }
         let usual = if place.tls { 443 } else { 80 };
-        match place.port.filter(|port| with_port && *port != usual) {
-            Some(port) => format!("${{scheme}}://${{host}}:{port}{text}"),
-            None => format!("${{scheme}}://${{host}}{text}"),
+        let server = match place.port.filter(|port| with_port && *port != usual) {
+            Some(port) => format!("${{scheme}}://{host}:{port}"),
+            None => format!("${{scheme}}://{host}"),
+        };
+        let begins = |start: &str| text.starts_with(start);
+        if ["/", "${decoded_uri}", "${request_uri}", "${uri}"].iter().any(|path| begins(path)) {
+            return format!("{server}{text}");
         }
+        let has_group = (1..10).any(|group| text.contains(&format!("${{{group}}}")));
+        if has_group || begins("${scheme}:") {
+            return text.to_owned();
+        }
+        self.url_of_text(text, &server, self.redirect_span(scope))
+    }
+
+    /// Returns the host of redirects to paths.
+    fn redirect_host(&mut self, scope: &InheritanceScope<'_, 't>, place: RoutePlace<'_>) -> String {
+        if self.switch(scope, "server_name_in_redirect", false)
+            && let Some(id) = self.single(scope, "server_name_in_redirect")
+        {
+            if place.server_name.is_empty() {
+                self.outcomes.refuse(id, "the server has no name: write its address in redirects");
+            } else {
+                let how = "redirects to folders of files have the host of the request";
+                self.outcomes.differs(id, how);
+                return place.server_name.replace('$', "$$");
+            }
+        }
+        "${host}".to_owned()
+    }
+
+    fn redirect_span(&self, scope: &InheritanceScope<'_, 't>) -> SourceSpan {
+        self.statements.span(scope.innermost().unwrap_or(self.statements.top()[0]))
+    }
+
+    /// Returns a text that has the server in front where it is a path, which is only known for each
+    /// request.
+    fn url_of_text(&mut self, text: &str, server: &str, span: SourceSpan) -> String {
+        let key = (text.to_owned(), server.to_owned());
+        if let Some(known) = self.urls_of_texts.get(&key) {
+            return known.clone();
+        }
+        let number = self.urls_of_texts.len() + 1;
+        let variable = self.free_variable(format!("location_{number}"));
+        let lines = vec![
+            NativeLine::entry("~^/", span).value(&format!("{server}{text}")).end(),
+            NativeLine::new("default", span).value(text).end(),
+        ];
+        let map = NativeLine::new("map", span).value(text).value(&format!("${variable}"));
+        self.logs.directives.push(map.block(lines));
+        let url = format!("${{{variable}}}");
+        self.urls_of_texts.insert(key, url.clone());
+        url
     }
 
     /// Appends the routes of an entry of the list.
@@ -670,7 +749,9 @@ impl<'t> Converter<'_, 't> {
         let text = format!("{}$is_args$args", location.pattern.replace('$', "$$"));
         let url = self.location_url(&text, scope, place);
         let target = NativeLine::new("", span).keyword("redirect").value("301").value(&url);
-        let of_location = location.routes.first().map(|route| route.parts.block.iter());
+        // Routes with conditions have lines of their `if`.
+        let always = location.routes.iter().rfind(|route| route.condition.is_empty());
+        let of_location = always.or(location.routes.first()).map(|route| route.parts.block.iter());
         let kept = of_location.into_iter().flatten().filter(|line| concerns_redirects(line));
         let route = RouteParts { target: target.into_words(), block: kept.cloned().collect() };
         routes.push(written(patterns, &[], &route, span));

@@ -25,7 +25,7 @@ const WITHOUT_VALUE: [(&str, &str); 5] = [
 
 /// Variables under other names in Weir.
 const OTHER_NAMES: [(&str, &str); 3] = [
-    ("document_uri", "${uri}"),
+    ("document_uri", "${decoded_uri}"),
     ("upstream_bytes_received", "${bytes_sent}"),
     ("upstream_bytes_sent", "${request_length}"),
 ];
@@ -63,7 +63,7 @@ fn log_difference(text: &str, marks: FindMark<'_>) -> Option<String> {
     let known = [
         (
             has("uri") || has("document_uri") || has("request_filename"),
-            "`$uri` in lines is the path of the request as it is sent, also where another one or a file answers",
+            "`$uri` in lines is the path of the request also where a file of another one answers",
         ),
         (
             begins("upstream_"),

@@ -1,11 +1,13 @@
-//! The variables of log lines whose values belong to the server or the location of a request, such
-//! as `$server_name` and `$proxy_host`: each place writes a log of its own with them.
+//! The variables whose values belong to the server or the location of a request, such as
+//! `$server_name`, `$proxy_host` and `$document_root`: each place writes a log of its own with them,
+//! and texts at a place have them as they are there.
 
 use super::pass_url::PassUrl;
 use super::precedence::Match;
+use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::{ConvertedFormat, Converter};
-use super::values::template;
+use super::values::{KnownVariables, PlaceFiles, template};
 
 /// The most logs whose lines have such values: each has a thread that writes.
 pub(crate) const MOST_BY_PLACE: usize = 64;
@@ -48,7 +50,7 @@ fn is_mark(character: char) -> bool {
     (FIRST_MARK..=LAST_MARK).contains(&u32::from(character))
 }
 
-impl<'t> Converter<'_, 't> {
+impl<'s, 't> Converter<'s, 't> {
     /// Returns the character that stands for a variable in a format, if it is such a variable.
     pub(crate) fn place_mark(&self, name: &str) -> Option<char> {
         let built_in = BUILT_IN.iter().position(|(known, _)| *known == name);
@@ -107,11 +109,7 @@ impl<'t> Converter<'_, 't> {
             PlaceVariable::ProxyHost => Ok(self.passed(scope)?.map(|(host, _)| host)),
             PlaceVariable::ProxyPort => Ok(self.passed(scope)?.map(|(_, port)| port)),
             PlaceVariable::DocumentRoot => self.folder_of_files(scope).map(|(root, _)| Some(root)),
-            PlaceVariable::RequestFilename => match self.folder_of_files(scope)? {
-                (root, true) if self.is_exact(scope) => Ok(Some(root)),
-                (_, true) => Err("`$request_filename` has no conversion where `alias` stands for a part of the path: write `root`, or leave it out".to_owned()),
-                (root, false) => Ok(Some(format!("{root}${{uri}}"))),
-            },
+            PlaceVariable::RequestFilename => self.request_file(scope).map(Some),
             PlaceVariable::Set(name) => {
                 // Requests that no location takes have not come to `set`.
                 let is_inside = scope
@@ -134,6 +132,54 @@ impl<'t> Converter<'_, 't> {
         }
         let (host, port) = url.host_and_port();
         Ok(Some((host.replace('$', "$$"), port.to_owned())))
+    }
+
+    /// Returns the variables that are known in a block, with its names of files if the file uses
+    /// them.
+    pub(crate) fn known_in<'p>(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'p>,
+    ) -> KnownVariables<'p>
+    where
+        's: 'p,
+    {
+        let has_groups = self.has_groups(scope);
+        let known = KnownVariables { has_groups, ..self.known_at(place) };
+        if !self.statements.names_files() {
+            return known;
+        }
+        let files = if scope.nearest(["alias", "root"]).is_some() {
+            PlaceFiles {
+                root: self.folder_of_files(scope).map(|(root, _)| root),
+                request: self.request_file(scope),
+            }
+        } else {
+            let reason =
+                "no `root` holds here, where nginx takes a folder of its own: write `root`";
+            PlaceFiles { root: Err(reason.to_owned()), request: Err(reason.to_owned()) }
+        };
+        KnownVariables { files: Some(files), ..known }
+    }
+
+    /// Returns true if `$1` is a group of the regex of the innermost block, a location in which no
+    /// other regex comes after it.
+    fn has_groups(&mut self, scope: &InheritanceScope<'_, 't>) -> bool {
+        let others = ["if", "rewrite"].iter().any(|name| !scope.own(name).is_empty());
+        let is_location = scope.innermost().filter(|id| scope.location() == Some(*id));
+        !others
+            && is_location
+                .and_then(|id| self.kind(id))
+                .is_some_and(|(kind, _)| kind == Match::Regex)
+    }
+
+    /// Returns `$request_filename` of a block.
+    fn request_file(&mut self, scope: &InheritanceScope<'_, 't>) -> Result<String, String> {
+        match self.folder_of_files(scope)? {
+            (root, true) if self.is_exact(scope) => Ok(root),
+            (_, true) => Err("`$request_filename` has no conversion where `alias` stands for a part of the path: write `root`, or leave it out".to_owned()),
+            (root, false) => Ok(format!("{root}${{decoded_uri}}")),
+        }
     }
 
     /// Returns true if the innermost block is a location for one path.

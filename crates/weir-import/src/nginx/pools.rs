@@ -11,7 +11,7 @@ use super::scope::InheritanceScope;
 use super::state::{ConvertedPools, Converter, MadePool, ServerFailures, Upstream};
 use super::statements::StatementId;
 use super::values;
-use crate::native::{NativeLine, print};
+use crate::native::{NativeLine, identity};
 
 /// The largest body that is read before a server is picked. nginx writes larger ones to a file.
 const MOST_BUFFERED: u64 = 16 << 20;
@@ -127,7 +127,7 @@ impl<'t> Converter<'_, 't> {
                 Some(line.option("ipv4", "24").option("ipv6", "128").end())
             }
             "hash" => {
-                let key = values::template(first, &self.known(), false);
+                let key = values::text_template(first, &self.known(), false);
                 match (key, second) {
                     (Ok(key), "" | "consistent") => {
                         self.outcomes
@@ -308,7 +308,7 @@ impl<'t> Converter<'_, 't> {
         let others = [self.timeouts(scope, span), self.buffer(scope, span)];
         let retry_line = retry.clone().end();
         let printed =
-            [&retry_line, &others[0], &others[1]].map(|line| print(slice::from_ref(line)));
+            [&retry_line, &others[0], &others[1]].map(|line| identity(slice::from_ref(line)));
         let failures = self.failures(scope);
         let tls = match scheme {
             UpstreamScheme::Https => Some(self.upstream_tls(host, scope, span)),
@@ -320,7 +320,7 @@ impl<'t> Converter<'_, 't> {
         // Routes cannot have these of their own.
         let connection: Vec<Directive> =
             self.source_address(scope).into_iter().chain(tls).collect();
-        let printed_connection = print(&connection);
+        let printed_connection = identity(&connection);
         let of_host = self.pools.made.get(host);
         if let Some(made) = of_host.and_then(|pools| pools.get(&printed_connection)) {
             let before = &made.settings;
@@ -403,7 +403,7 @@ impl<'t> Converter<'_, 't> {
         if scheme == UpstreamScheme::Https {
             lines.push(self.upstream_tls("", scope, span));
         }
-        print(&lines)
+        identity(&lines)
     }
 
     fn timeouts(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {

@@ -17,7 +17,7 @@ use super::scope::InheritanceScope;
 use super::state::{ContinuationKey, ContinuationStart, Converter, PathState, PhaseState};
 use super::statements::StatementId;
 use super::targets::ProxyPlace;
-use super::values::{KnownVariables, path_template, template};
+use super::values::{KnownVariables, path_template, text_template};
 use crate::native::NativeLine;
 use crate::pcre;
 
@@ -220,7 +220,7 @@ impl<'t> Converter<'_, 't> {
         } else if at.kind == RewrittenBlock::Server && at.state.is_tested {
             Err("in a server, write it before the tests of files, or in locations".to_owned())
         } else {
-            self.set_variable(id, condition, at.kind, at.place)
+            self.set_variable(id, condition, at)
         };
         if let Err(reason) = done {
             self.outcomes.refuse(id, reason);
@@ -263,7 +263,7 @@ impl<'t> Converter<'_, 't> {
         };
         let words = statements.words(id);
         let root = self.document_root(words, scope);
-        let known = &self.known_at(place);
+        let known = &self.known_in(scope, place);
         let span = statements.span(id);
         let condition = match condition_of(words, span, place.tls, known, root.as_deref()) {
             Ok(condition) => condition,
@@ -486,7 +486,7 @@ impl<'t> Converter<'_, 't> {
             }
             _ => return Err(format!("`{flag}` is not a flag of `rewrite`")),
         };
-        let to = template(&with_query(text), known, true)?;
+        let to = text_template(&with_query(text), known, true)?;
         let to = self.location_url(&to, scope, place);
         if text.contains('?') && !text.ends_with('?') {
             self.outcomes.differs(id, "without a query in the request, an `&` stays at the end");
@@ -495,6 +495,7 @@ impl<'t> Converter<'_, 't> {
         }
         let mut block = self.access(scope, true);
         block.extend(self.expires(scope));
+        let known = &self.known_in(scope, place);
         block.extend(self.response_headers(scope, known));
         let target =
             NativeLine::new("", span).keyword("redirect").value(status).value_at(&to, span);

@@ -33,6 +33,12 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         self.blocks.iter().rev().find(is_server).copied()
     }
 
+    /// Returns the innermost location around the place.
+    pub(crate) fn location(&self) -> Option<StatementId> {
+        let is_location = |block: &&StatementId| self.statements.name(**block) == "location";
+        self.blocks.iter().rev().find(is_location).copied()
+    }
+
     /// Returns the directives of that name that hold here.
     pub(crate) fn all(&self, name: &'t str) -> &'s [StatementId] {
         // Most directives stand nowhere in a file, which is found out once instead of for each

@@ -72,6 +72,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) added_statuses: Option<String>,
     /// The variable of times for each one in `expires`.
     pub(crate) expires_maps: HashMap<String, Result<String, String>>,
+    /// The variables of redirects whose texts may be paths, by text and server.
+    pub(crate) urls_of_texts: HashMap<(String, String), String>,
     /// The number of maps of conditional values.
     pub(crate) set_maps: usize,
     /// The variables of those maps that depend on the path or the query.
@@ -320,6 +322,7 @@ impl<'s, 't> Converter<'s, 't> {
             set: Rc::default(),
             added_statuses: None,
             expires_maps: HashMap::new(),
+            urls_of_texts: HashMap::new(),
             set_maps: 0,
             path_maps: HashSet::new(),
             routes: 0,
@@ -333,6 +336,7 @@ impl<'s, 't> Converter<'s, 't> {
             defined: self.statements.defined(),
             set: Rc::clone(&self.set),
             joins_lines: self.version.joins_lines(),
+            version: Some(self.version),
             trusts_nobody: !self.statements.has("set_real_ip_from"),
             proxy_headers: self.statements.proxy_headers(),
             ..KnownVariables::default()
@@ -435,8 +439,13 @@ impl<'s, 't> Converter<'s, 't> {
 
     /// Notes a default of nginx once.
     pub(crate) fn default(&mut self, directive: &'static str, how: &str) {
+        self.default_with(directive, || how.to_owned());
+    }
+
+    /// Does the same with a text that is made if it is noted: most are asked for by every block.
+    fn default_with(&mut self, directive: &'static str, how: impl FnOnce() -> String) {
         if !self.defaults.iter().any(|known| known.directive == directive) {
-            self.defaults.push(DefaultDifference { directive, how: how.to_owned() });
+            self.defaults.push(DefaultDifference { directive, how: how() });
         }
     }
 
@@ -465,7 +474,7 @@ impl<'s, 't> Converter<'s, 't> {
         usual: &'static str,
     ) -> String {
         if scope.all(name).is_empty() {
-            self.default(name, &format!("{usual}, as in nginx"));
+            self.default_with(name, || format!("{usual}, as in nginx"));
         }
         self.time_or(scope, name, usual)
     }
@@ -502,7 +511,7 @@ impl<'s, 't> Converter<'s, 't> {
         usual: u64,
     ) -> u64 {
         let Some(id) = self.single(scope, name) else {
-            self.default(name, &format!("{}, as in nginx", values::size(usual)));
+            self.default_with(name, || format!("{}, as in nginx", values::size(usual)));
             return usual;
         };
         match values::bytes(self.statements.word(id, 0)) {

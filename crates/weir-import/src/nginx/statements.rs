@@ -11,8 +11,23 @@ use weir_config::syntax::tree::{Directive, End, missing_semicolon};
 
 use super::directives::{self, Handling};
 use super::families::{of_family, of_unused_protocol};
-use super::values::{DefinedNames, ProxyHeaders};
+use super::values::{DefinedNames, ProxyHeaders, shows_path};
 use crate::coverage::{CoverageEntry, CoverageOutcome, shortened};
+
+/// The difference of texts with the path of a request.
+pub(crate) const SHOWN_PATH: &str = "control bytes of `$uri` stay percent-encoded, so that no path can begin a header or a line, where nginx writes them decoded";
+
+/// The directives whose texts show values to clients or servers, or count them.
+const TEXTS: [&str; 8] = [
+    "return",
+    "add_header",
+    "proxy_set_header",
+    "proxy_redirect",
+    "hash",
+    "set",
+    "limit_req_zone",
+    "limit_conn_zone",
+];
 
 /// The size of nginx's buffer for a word.
 const MOST_WORD_BYTES: usize = 4096;
@@ -34,6 +49,21 @@ impl Statement<'_> {
     /// Returns the text of a word, empty if there are fewer.
     fn word(&self, index: usize) -> &str {
         self.directive.words.get(index).map_or("", |word| &word.text)
+    }
+
+    /// Returns true if it shows the path of a request to others, which `rewrite` and `error_page` do with a URL.
+    fn shows_path(&self) -> bool {
+        let is_url = || {
+            ["http://", "https://", "$scheme"].iter().any(|start| self.word(1).starts_with(start))
+                || matches!(self.word(2), "redirect" | "permanent")
+        };
+        let name = self.directive.name.text.as_str();
+        let is_shown = match name {
+            "rewrite" => is_url(),
+            "error_page" => self.directive.words.last().is_some_and(|to| to.text.contains("://")),
+            _ => TEXTS.contains(&name),
+        };
+        is_shown && self.directive.words.iter().any(|word| shows_path(&word.text))
     }
 }
 
@@ -57,6 +87,7 @@ pub(crate) struct Statements<'t> {
     used: OnceCell<HashSet<String>>,
     /// The variables that `set` gives a value, sorted.
     set: OnceCell<Vec<&'t str>>,
+    names_files: OnceCell<bool>,
 }
 
 impl<'t> Statements<'t> {
@@ -72,6 +103,7 @@ impl<'t> Statements<'t> {
             defined: OnceCell::new(),
             used: OnceCell::new(),
             set: OnceCell::new(),
+            names_files: OnceCell::new(),
         };
         statements.top = statements.add(tree, "main", None);
         let named = |name: &'static str| {
@@ -86,6 +118,10 @@ impl<'t> Statements<'t> {
             && headers.all(|one| one.word(0) == "proxy_protocol")
             && named("listen").all(has_header);
         statements.listens_with_proxy_protocol = listens;
+        // Where addresses alone decide, either way is the same.
+        if statements.guards.iter().all(|name| *name == "satisfy") {
+            statements.guards.clear();
+        }
         statements
     }
 
@@ -120,6 +156,16 @@ impl<'t> Statements<'t> {
     /// Returns true if a directive other than `if` uses the variable.
     pub(crate) fn is_used_in_text(&self, variable: &str) -> bool {
         self.used.get_or_init(|| used_in_texts(self)).contains(variable)
+    }
+
+    /// Returns true if a text has the name of a file of the request.
+    pub(crate) fn names_files(&self) -> bool {
+        *self.names_files.get_or_init(|| {
+            let named = ["document_root", "request_filename"];
+            let has =
+                |text: &str| text.contains('$') && named.iter().any(|name| text.contains(name));
+            self.all().any(|id| self.words(id).iter().any(|word| has(&word.text)))
+        })
     }
 
     /// Returns the names of the variables that `set` gives a value, sorted.
@@ -286,12 +332,18 @@ impl Outcomes {
         let asks = |id: StatementId| {
             statements.name(id) == "ssl_verify_client" && statements.word(id, 0) != "off"
         };
-        let unused =
-            UnusedModules { cache: !has_cache, client_certificates: !statements.all().any(asks) };
+        let unused = UnusedModules {
+            cache: !has_cache,
+            client_certificates: !statements.all().any(asks),
+            passwords: statements.guards().is_empty(),
+        };
         let mut entries: Vec<CoverageEntry> = Vec::with_capacity(statements.list.len());
         for (statement, outcome) in statements.list.iter().zip(self.list) {
             let parent = statement.parent.and_then(|parent| entries.get(parent.0));
             let outcome = match (outcome, parent) {
+                (Some(outcome), _) if statement.shows_path() => {
+                    outcome.or_worse(CoverageOutcome::Differently(SHOWN_PATH.to_owned()))
+                }
                 (Some(outcome), _) => outcome,
                 (None, Some(CoverageEntry { outcome: CoverageOutcome::Refused(_), line, .. })) => {
                     CoverageOutcome::Refused(format!(
@@ -321,6 +373,7 @@ impl Outcomes {
 struct UnusedModules {
     cache: bool,
     client_certificates: bool,
+    passwords: bool,
 }
 
 /// Returns the outcome of a directive that the converter did not take.
@@ -350,6 +403,9 @@ fn unconverted(statement: &Statement<'_>, unused: UnusedModules) -> CoverageOutc
         }
         Handling::RefusedUnless(words) if words.contains(&statement.word(0)) => {
             CoverageOutcome::Ignored("it asks for what Weir does in any case".to_owned())
+        }
+        Handling::RefusedUnless(_) if name == "satisfy" && unused.passwords => {
+            CoverageOutcome::Ignored("addresses alone decide in this file".to_owned())
         }
         Handling::OfClientCertificates if unused.client_certificates => CoverageOutcome::Ignored(
             "the file asks no client for a certificate (`ssl_verify_client`)".to_owned(),

@@ -47,7 +47,7 @@ impl<'t> Converter<'_, 't> {
             block: self.access(scope, false),
         };
         parts.block.extend(self.expires(scope));
-        let known = &self.known_at(place);
+        let known = &self.known_in(scope, place);
         parts.block.extend(self.response_headers(scope, known));
         parts.block.extend(self.error_pages(scope, place, Intercepted::No));
         parts

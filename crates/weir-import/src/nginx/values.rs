@@ -9,6 +9,8 @@ use std::time::Duration;
 use weir_config::syntax::lexer::Word;
 use weir_config::units::{duration, size};
 
+use super::version::NginxVersion;
+
 /// Parses a time of nginx, such as `60`, `1m`, `500ms` or `1h 30m`, into Weir's form.
 pub(crate) fn time(text: &str) -> Option<String> {
     milliseconds(text).map(|number| duration::format(Duration::from_millis(number)))
@@ -144,6 +146,14 @@ pub(crate) enum ProxyHeaders {
 pub(crate) struct KnownVariables<'a> {
     /// `$proxy_host`, in a location with `proxy_pass`.
     pub(crate) proxy_host: Option<&'a str>,
+    /// `$proxy_port`, beside it.
+    pub(crate) proxy_port: Option<&'a str>,
+    /// Set where `$1` is a group of the location's regex.
+    pub(crate) has_groups: bool,
+    /// `$document_root` and `$request_filename`, in a block of a file that uses them.
+    pub(crate) files: Option<PlaceFiles>,
+    /// `$nginx_version`.
+    pub(crate) version: Option<NginxVersion>,
     /// `$server_name`.
     pub(crate) server_name: Option<&'a str>,
     /// The variables that the file defines.
@@ -160,12 +170,50 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) https: Option<&'static str>,
 }
 
+/// The names of files that a block looks for, as native texts, or why they have none.
+#[derive(Clone, Debug)]
+pub(crate) struct PlaceFiles {
+    pub(crate) root: Result<String, String>,
+    pub(crate) request: Result<String, String>,
+}
+
+impl PlaceFiles {
+    fn named(&self, name: &str) -> Option<&Result<String, String>> {
+        match name {
+            "document_root" => Some(&self.root),
+            "request_filename" => Some(&self.request),
+            _ => None,
+        }
+    }
+}
+
 impl KnownVariables<'_> {
     /// Returns true for the address and the port of the connection, where no header of the PROXY
     /// protocol names others.
     fn is_peer(&self, name: &str) -> bool {
         matches!(name, "realip_remote_addr" | "realip_remote_port")
             && self.proxy_headers == ProxyHeaders::None
+    }
+
+    /// Returns the value that a variable has for all requests of the place.
+    fn constant(&self, name: &str) -> Option<Cow<'_, str>> {
+        match name {
+            "proxy_host" => self.proxy_host.map(Cow::Borrowed),
+            "proxy_port" => self.proxy_port.map(Cow::Borrowed),
+            "nginx_version" => self.version.map(|version| Cow::Owned(version.to_string())),
+            "server_name" => self.server_name.map(Cow::Borrowed),
+            "https" => self.https.map(Cow::Borrowed),
+            _ => None,
+        }
+    }
+
+    /// Returns the text of a variable that belongs to the place.
+    fn text_at_place(&self, name: &str) -> Option<Result<Cow<'_, str>, String>> {
+        if let Some(text) = self.constant(name) {
+            return Some(Ok(text));
+        }
+        let file = self.files.as_ref()?.named(name)?;
+        Some(file.as_deref().map(Cow::Borrowed).map_err(Clone::clone))
     }
 
     /// Returns true if nginx has a variable of this name that Weir has too.
@@ -251,8 +299,33 @@ pub(crate) fn template_with(
     convert(text, known, false, &|name| is_group(name) || names.iter().any(|known| known == name))
 }
 
-/// The same for a new path, in which `$uri` may stand: it is decoded in nginx and encoded in Weir,
-/// and both send it encoded.
+/// The same for a text that shows the path, such as a URL or a header. nginx writes all of it
+/// decoded, Weir all but control bytes; see [`shows_path`].
+pub(crate) fn text_template(
+    text: &str,
+    known: &KnownVariables<'_>,
+    groups: bool,
+) -> Result<String, String> {
+    let groups = groups || known.has_groups;
+    convert(text, known, false, &|name| groups && is_group(name) || name == "uri")
+}
+
+/// Returns true if a text has a variable with the decoded path of the request.
+pub(crate) fn shows_path(text: &str) -> bool {
+    let shows = |name: &str| is_path(name) || name == "request_filename";
+    text.split('$').skip(1).any(|rest| shows(variable(rest).0))
+}
+
+/// Returns true if a text begins with the path of the request.
+pub(crate) fn begins_with_path(text: &str) -> bool {
+    text.strip_prefix('$').is_some_and(|rest| is_path(variable(rest).0))
+}
+
+fn is_path(name: &str) -> bool {
+    matches!(name, "uri" | "document_uri")
+}
+
+/// The same for a new path, in which `$uri` may stand: both send it encoded.
 pub(crate) fn path_template(
     text: &str,
     known: &KnownVariables<'_>,
@@ -294,14 +367,13 @@ fn convert(
             out.push_str(text);
             continue;
         }
+        if let Some(text) = known.text_at_place(name) {
+            out.push_str(&text?);
+            continue;
+        }
         match name {
-            "proxy_host" if known.proxy_host.is_some() => {
-                out.push_str(known.proxy_host.unwrap_or_default());
-            }
-            "server_name" if known.server_name.is_some() => {
-                out.push_str(known.server_name.unwrap_or_default());
-            }
             "query_string" => out.push_str("${args}"),
+            "uri" | "document_uri" if allowed("uri") => out.push_str("${decoded_uri}"),
             "content_type" | "content_length" => {
                 out.push_str("${http_");
                 out.push_str(name);
@@ -312,7 +384,6 @@ fn convert(
             "proxy_protocol_addr" if known.proxy_headers == ProxyHeaders::OfClients => {
                 out.push_str("${remote_addr}");
             }
-            "https" if known.https.is_some() => out.push_str(known.https.unwrap_or_default()),
             _ if name.starts_with("upstream_http_") => {
                 out.push_str("${sent_");
                 out.push_str(name.trim_start_matches("upstream_"));
@@ -405,5 +476,25 @@ mod tests {
         assert!(check("$foo").unwrap_err().contains("`$foo`"));
         assert!(check("a$").is_err() && check("$1").is_err() && check("${x").is_err());
         assert!(template("/$1", known, true).is_ok());
+        assert!(check("$uri").is_err() && check("$document_uri").is_err());
+        let shown = |text: &str| text_template(text, known, false).unwrap();
+        assert_eq!(
+            shown("https://$host$document_uri?$uri"),
+            "https://${host}${decoded_uri}?${decoded_uri}"
+        );
+        assert!(shows_path("a${uri}b") && !shows_path("$uri_of_mine $request_uri uri"));
+        assert!(begins_with_path("${document_uri}.html") && !begins_with_path("/$uri"));
+    }
+
+    #[test]
+    fn what_the_file_and_its_version_say_is_a_text() {
+        let known = &KnownVariables {
+            proxy_port: Some("8080"),
+            version: NginxVersion::parse("1.22.1"),
+            ..KnownVariables::default()
+        };
+        let check = |text: &str| template(text, known, false).unwrap();
+        assert_eq!(check("$host:$proxy_port nginx/$nginx_version"), "${host}:8080 nginx/1.22.1");
+        assert!(template("$proxy_port", &KnownVariables::default(), false).is_err());
     }
 }

@@ -6,25 +6,24 @@ use std::rc::Rc;
 use weir_config::syntax::lexer::Word;
 
 use super::conditions::{IfCondition, MapEntry, without_variables};
-use super::rewriting::RewrittenBlock;
+use super::rewriting::PhasePlace;
 use super::route_parts::RoutePlace;
 use super::state::Converter;
 use super::statements::StatementId;
-use super::values::{KnownVariables, SetCase, SetValue, template, template_with};
+use super::values::{KnownVariables, SetCase, SetValue, template_with, text_template};
 use crate::native::NativeLine;
 use crate::pcre;
 
 /// The most values that a variable may have by conditions.
 const MOST_CASES: usize = 16;
 
-impl<'s> Converter<'s, '_> {
+impl<'s, 't> Converter<'s, 't> {
     /// Converts `set`, which may stand in an `if` with this condition.
     pub(crate) fn set_variable(
         &mut self,
         id: StatementId,
         condition: Option<&IfCondition>,
-        kind: RewrittenBlock,
-        place: RoutePlace<'_>,
+        PhasePlace { kind, place, scope, .. }: PhasePlace<'_, '_, 't>,
     ) -> Result<(), String> {
         let [name, value] = self.statements.words(id) else {
             return Err("write `set $NAME VALUE`".to_owned());
@@ -34,13 +33,13 @@ impl<'s> Converter<'s, '_> {
         if KnownVariables::is_built_in(name) {
             return Err(format!("a change of `${name}` has no conversion"));
         }
-        let known = &self.known_at(place);
+        let known = &self.known_in(scope, place);
         let condition = condition.filter(|condition| !condition.certainty.is_always());
         let entry = condition.and_then(|condition| condition.entry.as_ref());
         let of_entry = entry.is_some_and(|entry| entry.groups > 0);
         let text = match entry {
             Some(_) if of_entry => template_with(&value.text, known, &[])?,
-            _ => template(&value.text, known, kind.has_groups())?,
+            _ => text_template(&value.text, known, kind.has_groups())?,
         };
         let has_groups = (1..10).any(|group| text.contains(&format!("${{{group}}}")));
         let constant = without_variables(&text);
@@ -179,14 +178,18 @@ impl<'s> Converter<'s, '_> {
         let Some(entry) = condition.entry.as_ref().filter(|entry| entry.groups > 0) else {
             return false;
         };
+        let names = pcre::group_names(&entry.key);
         for group in 1..=entry.groups.min(9) {
-            let texts = [format!("${group}"), format!("${{{group}}}")];
-            let uses = |word: &Word| texts.iter().any(|text| word.text.contains(text));
-            if self.statements.words(id).iter().any(uses) {
-                let text = self.map_of(id, "group", entry, "", &texts[1]);
-                let value =
-                    SetValue { text: Ok(text), cases: None, possible: None, has_groups: false };
-                Rc::make_mut(&mut self.set).insert(group.to_string(), value);
+            let named = names.get(group - 1).filter(|name| !name.is_empty());
+            for name in std::iter::once(&group.to_string()).chain(named) {
+                let texts = [format!("${name}"), format!("${{{name}}}")];
+                let uses = |word: &Word| texts.iter().any(|text| word.text.contains(text));
+                if self.statements.words(id).iter().any(uses) {
+                    let text = self.map_of(id, "group", entry, "", &format!("${{{group}}}"));
+                    let value =
+                        SetValue { text: Ok(text), cases: None, possible: None, has_groups: false };
+                    Rc::make_mut(&mut self.set).insert(name.clone(), value);
+                }
             }
         }
         true
@@ -194,6 +197,7 @@ impl<'s> Converter<'s, '_> {
 
     /// Gives the named groups of a location's regex their values.
     pub(crate) fn set_named_groups(&mut self, pattern: &str) {
+        self.forget_numbered_groups();
         for (index, name) in pcre::group_names(pattern).into_iter().enumerate().take(9) {
             if !name.is_empty() {
                 let text = Ok(format!("${{{}}}", index + 1));
@@ -203,17 +207,29 @@ impl<'s> Converter<'s, '_> {
         }
     }
 
+    /// Takes the values of `$1` to `$9` away: those of another regex come after them.
+    pub(crate) fn forget_numbered_groups(&mut self) {
+        if self.set.keys().any(|name| is_number(name)) {
+            Rc::make_mut(&mut self.set).retain(|name, _| !is_number(name));
+        }
+    }
+
     /// Returns the variables that are known in a server, without those of groups.
     pub(crate) fn known_without_groups<'p>(&self, place: RoutePlace<'p>) -> KnownVariables<'p>
     where
         's: 'p,
     {
         let mut known = self.known_at(place);
-        if known.set.values().any(|value| value.has_groups) {
-            Rc::make_mut(&mut known.set).retain(|_, value| !value.has_groups);
+        let is_group = |name: &str, value: &SetValue| value.has_groups || is_number(name);
+        if known.set.iter().any(|(name, value)| is_group(name, value)) {
+            Rc::make_mut(&mut known.set).retain(|name, value| !is_group(name, value));
         }
         known
     }
+}
+
+fn is_number(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_digit())
 }
 
 impl SetValue {

@@ -11,8 +11,10 @@ use weir_stats::Variable;
 
 use super::pools::UpstreamScheme;
 use super::state::Converter;
-use super::statements::{StatementId, Statements};
-use super::values::{DefinedNames, KnownVariables, path_template, template, template_with};
+use super::statements::{SHOWN_PATH, StatementId, Statements};
+use super::values::{
+    DefinedNames, KnownVariables, path_template, shows_path, template_with, text_template,
+};
 use crate::native::NativeLine;
 use crate::pcre as regex;
 
@@ -69,13 +71,13 @@ impl<'t> Converter<'_, 't> {
         }
         for (id, directive) in waiting.into_iter().zip(converted) {
             let Some(directive) = directive else { continue };
-            let has_uri = |word: &Word| word.text.contains("$uri") || word.text.contains("${uri}");
-            if self.statements.words(id).iter().any(has_uri) {
-                let how = "`$uri` is compared as it is sent, with percent-encoding";
-                self.outcomes.differs(id, how);
-            } else {
-                self.outcomes.honour(id);
+            let has_uri = |word: &Word| shows_path(&word.text);
+            let block = self.statements.get(id).directive.block.as_ref();
+            let mut lines = block.into_iter().flat_map(|block| &block.directives);
+            if lines.any(|line| line.words.iter().any(has_uri)) {
+                self.outcomes.differs(id, SHOWN_PATH);
             }
+            self.outcomes.honour(id);
             self.logs.directives.push(directive);
         }
         self.statements.define(names);
@@ -336,7 +338,7 @@ fn map(
             // Weir evaluates a variable whenever a text uses it.
             ("volatile", []) | ("include", [_]) => {}
             ("default", [value]) => {
-                let value = template(&value.text, known, false)?;
+                let value = text_template(&value.text, known, false)?;
                 entries.push(NativeLine::new("default", span).value(&value).end());
             }
             (_, [value]) if key.starts_with('~') => {
@@ -350,7 +352,7 @@ fn map(
                 entries.push(entry(&format!("{mark}{native}"), &value, span));
             }
             (_, [value]) => {
-                let value = template(&value.text, known, false)?;
+                let value = text_template(&value.text, known, false)?;
                 // nginx drops the first backslash, and looks for a wildcard then.
                 let text = key.strip_prefix('\\').filter(|rest| !rest.starts_with(['~', '\\']));
                 let key = text.filter(|_| hosts).unwrap_or(key);

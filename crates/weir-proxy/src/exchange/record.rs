@@ -16,6 +16,7 @@ use crate::exchange::facts::Placement;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
+use crate::http::path::percent::slashes_of;
 use crate::http::request_view::bare_host;
 use crate::net::Net;
 use crate::routing::route::Captures;
@@ -114,7 +115,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         started: arrival.started,
         times: outcome.times,
         cause: outcome.cause,
-        status: outcome.status,
+        status: status_so_far(exchange),
         peer: client.facts().peer,
         client: arrival.client.or_else(|| client.facts().peer_ip()),
         local: local_address(*scope, client),
@@ -127,6 +128,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
             None if head.path.is_empty() => &[],
             None => part(head.path),
         },
+        slashes: slashes_of(&scope.listener.path),
         upstream_target: match endpoint {
             Some(_) => heads.upstream_target(bytes),
             None => &[],
@@ -161,6 +163,14 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         captures: &captures,
     };
     then(&entry)
+}
+
+/// The status of the response; on the way to a page, that of the error.
+fn status_so_far<C: ClientSide>(exchange: &Exchange<'_, C>) -> u16 {
+    match exchange.outcome.status {
+        0 => exchange.heads.internal.imposed_status().unwrap_or(0),
+        status => status,
+    }
 }
 
 /// The attempts that were abandoned for another one.

@@ -25,6 +25,7 @@ use crate::exchange::whole_response::{self, Written};
 use crate::exchange::{explain, record};
 use crate::http::client_address::came_over_tls;
 use crate::http::cookie::ResponseCookie;
+use crate::http::expires::CompiledExpires;
 use crate::http::head_writer::{self, DownstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::{Throttle, Toward};
@@ -331,8 +332,8 @@ fn write_head<C: ClientSide>(
         };
         head_writer::write_response_head(&head, &mut out);
     };
-    let by_value = route.expires.as_ref().is_some_and(|expires| expires.template().is_some());
-    if route.response_edits.has_variables() || by_value {
+    let by_response = route.expires.as_ref().is_some_and(CompiledExpires::needs_entry);
+    if route.response_edits.has_variables() || by_response {
         let then = |entry: &Entry<'_>| write(Some(entry));
         record::with_entry(exchange, then);
     } else {

@@ -6,7 +6,7 @@ use weir_stats::Entry;
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::facts::{ExchangeOutcome, Placement, PoolRef, RequestArrival};
 use crate::exchange::scope::Scope;
-use crate::http::expires::ExpiresLines;
+use crate::http::expires::{CurrentTime, ExpiresLines};
 use crate::http::request_view::RequestView;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
@@ -94,10 +94,8 @@ impl<'a, C: ClientSide> Exchange<'a, C> {
     ) -> Option<ExpiresLines> {
         let expires = self.route?.expires.as_ref()?;
         let now = self.scope.worker.wall(self.arrival.head_end);
-        match expires.template() {
-            Some(text) => ExpiresLines::of(&ExpiresLines::value_of(text, entry?)?, status, now),
-            None => ExpiresLines::of(expires, status, now),
-        }
+        let clock = &self.scope.worker.clock.borrow();
+        expires.lines(status, CurrentTime { now, clock }, entry)
     }
 
     /// The request as routes and templates see it.

@@ -19,7 +19,7 @@ impl Captures {
         Self::written_by(|number, out| {
             let group = groups.group(number).unwrap_or_default();
             match form {
-                PathForm::Normal | PathForm::Resolved => encode(group, out),
+                PathForm::Normal | PathForm::Resolved | PathForm::Unmerged => encode(group, out),
                 // The escapes were not decoded.
                 PathForm::Received => encode_but_escapes(group, stays, out),
             }

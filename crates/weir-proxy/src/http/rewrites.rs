@@ -180,7 +180,7 @@ impl RewriteStep {
             Self::Target(pattern, text) => target.replace_whole(pattern.as_ref(), text, entry),
             Self::Query(text) => {
                 let mut query = PathBuffer::new();
-                append(text, entry, stays_in_query, &mut query);
+                append(text, entry, Escape::None, stays_in_query, &mut query);
                 target.query = Some(query).filter(|query| !query.is_empty());
             }
             Self::Parameter { name, keeps_others, value } => {
@@ -263,11 +263,11 @@ impl ChangedTarget {
 
     fn replace(&mut self, text: &TargetText, entry: Option<&Entry<'_>>) {
         let mut path = PathBuffer::new();
-        append(&text.path, entry, stays_in_path, &mut path);
+        append(&text.path, entry, Escape::Path, stays_in_path, &mut path);
         self.set_path(path);
         let mut query = PathBuffer::new();
         if let Some(text) = &text.query {
-            append(text, entry, stays_in_query, &mut query);
+            append(text, entry, Escape::None, stays_in_query, &mut query);
         } else if text.keeps_query {
             return;
         }
@@ -365,7 +365,7 @@ impl ChangedTarget {
         }
         encode_but(name, |byte| stays_in_value(byte) && byte != b'=', query);
         query.push(b'=');
-        append(value, entry, stays_in_value, query);
+        append(value, entry, Escape::None, stays_in_value, query);
     }
 }
 
@@ -383,19 +383,25 @@ pub(crate) fn append_part(
         }
         PathForm::Normal => out.extend_from_slice(part_as_sent(path, range)),
         // The path that is seen has other segments, so its parts are encoded again, as in nginx.
-        PathForm::Resolved => {
+        PathForm::Resolved | PathForm::Unmerged => {
             encode_but(seen.get(range).unwrap_or_default(), stays_in_path, out);
         }
     }
 }
 
 /// Appends a text with the values of its variables.
-fn append(text: &Template, entry: Option<&Entry<'_>>, stays: fn(u8) -> bool, out: &mut PathBuffer) {
+fn append(
+    text: &Template,
+    entry: Option<&Entry<'_>>,
+    how: Escape,
+    stays: fn(u8) -> bool,
+    out: &mut PathBuffer,
+) {
     match (text.constant(), entry) {
         (Some(text), _) => encode_but_escapes(text, stays, out),
         (None, Some(entry)) => {
             let mut value = Vec::new();
-            text.append(entry, Escape::None, &mut value);
+            text.append(entry, how, &mut value);
             encode_but_escapes(&value, stays, out);
         }
         (None, None) => debug_assert!(false, "variables without an entry"),

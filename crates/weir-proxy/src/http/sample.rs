@@ -97,6 +97,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         target: b"",
         internal_target: &[],
         path: &[],
+        slashes: weir_stats::Slashes::Merged,
         upstream_target: &[],
         protocol: "HTTP/1.1",
         host: b"",

@@ -14,6 +14,7 @@ use weir_stats::{Entry, Escape, Template, Variable};
 
 pub use crate::http::captures::Captures;
 use crate::http::edits::{EditedMessage, Edits, uses_captures, uses_local_address};
+use crate::http::expires::CompiledExpires;
 use crate::http::local_reply::ErrorPages;
 use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::request_view::RequestView;
@@ -69,7 +70,7 @@ pub struct CompiledRoute {
     /// The most bytes that the body of its requests may have.
     pub(crate) body_bytes: u64,
     /// The time for which clients may keep its responses.
-    pub(crate) expires: Option<Expires>,
+    pub(crate) expires: Option<CompiledExpires>,
     /// Its rules for responses of endpoints; `None` if there are none.
     pub(crate) responses: Option<Box<CompiledResponseRules>>,
     /// The edits of the request, the listener's before its own.
@@ -507,7 +508,10 @@ impl Router {
     /// Returns true if a text of some route uses a header of the endpoint's response.
     pub(crate) fn uses_response_headers(&self) -> bool {
         self.reads_responses
-            || self.routes().any(|route| route.response_edits.uses_response_headers())
+            || self.routes().any(|route| {
+                route.response_edits.uses_response_headers()
+                    || route.expires.as_ref().is_some_and(CompiledExpires::needs_entry)
+            })
     }
 
     /// Returns true if a header of some route shows the body of the request.
@@ -618,7 +622,7 @@ fn compile_route(
         internal: internal.map(Box::new),
         file_options: FileOptions::compile(&route.action, listener).map_err(explain)?,
         body_bytes: route.body.or(listener.limits.body_bytes).unwrap_or(u64::MAX),
-        expires: route.expires.clone(),
+        expires: route.expires.as_ref().map(CompiledExpires::compile),
         error_targets: ErrorTargets::compile(errors, listener).map_err(explain)?,
         responses: CompiledResponseRules::compile(&route.responses, listener).map_err(explain)?,
         request_edits,

@@ -72,15 +72,17 @@ fn site() -> impl Strategy<Value = Site> {
 }
 
 fn table() -> impl Strategy<Value = Listener> {
-    let form = (any::<bool>(), select(&[MatchedPath::Resolved, MatchedPath::Received]));
-    (vec(site(), 0..8), routes("d"), form).prop_map(|(sites, default, (normalize, matched))| {
+    let matched = select(&[MatchedPath::Resolved, MatchedPath::Received]);
+    let form = (any::<bool>(), matched, any::<bool>());
+    (vec(site(), 0..8), routes("d"), form).prop_map(|(sites, default, form)| {
+        let (normalize, matched, merge_slashes) = form;
         let sites = sites.into_iter().enumerate().map(|(number, mut site)| {
             for route in &mut site.routes {
                 route.name = format!("{number}{}", route.name);
             }
             site
         });
-        let path = PathRules { normalize, matched, ..PathRules::default() };
+        let path = PathRules { normalize, matched, merge_slashes, ..PathRules::default() };
         Listener { sites: sites.collect(), default, path, ..listener() }
     })
 }

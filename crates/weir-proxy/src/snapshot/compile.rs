@@ -22,7 +22,8 @@ use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::client::ClientLimiter;
 use crate::limiting::key_limits::KeyLimits;
 use crate::net::tls::{
-    CertificateMaterial, ClientCertificates, Demand, PemFile, ProtocolSettings, ServerTls, Tickets,
+    CertificateMaterial, ClientCertificates, Demand, KnownNames, NamedOnly, PemFile,
+    ProtocolSettings, ServerTls, Tickets,
 };
 use crate::routing::route::Router;
 use crate::snapshot::{
@@ -337,6 +338,17 @@ impl Compiler<'_> {
         let built = built.map_err(|error| format!("listener {}: {error}", listener.name))?;
         self.warnings.extend(built.warnings);
         let (mut config, clients) = (built.config, built.clients);
+        let hosts = || listener.sites.iter().flat_map(|site| &site.hosts);
+        let names = match tls.names {
+            model::ServedNames::Any => None,
+            model::ServedNames::Certificate => Some(KnownNames::of_certificates(&built.names)),
+            model::ServedNames::Host => Some(KnownNames::of_hosts(hosts())),
+        };
+        if let Some(names) = names {
+            let own = Arc::make_mut(&mut config);
+            let certificates = Arc::clone(&own.cert_resolver);
+            own.cert_resolver = Arc::new(NamedOnly { names, certificates });
+        }
         let offered: &[&[u8]] = match listener.http2_mode() {
             model::Http2Mode::Off | model::Http2Mode::Auto => {
                 return Ok(CompiledTls { config, clients });

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use weir_stats::metrics::{Asked, Done, Outcome};
 use weir_stats::{
-    AffinityOutcome, Cause, Clock, Concurrency, Entry, FailedAttempt, LogBatch, Micros, Times,
+    AffinityOutcome, Cause, Clock, Concurrency, Entry, FailedAttempt, LogBatch, Micros, Slashes,
+    Times,
 };
 
 use crate::routing::route::CompiledRoute;
@@ -99,6 +100,7 @@ impl<'a> LostRecorder<'a> {
             target,
             internal_target: &[],
             path: &[],
+            slashes: Slashes::default(),
             upstream_target: &[],
             protocol,
             host: &[],

@@ -2,8 +2,9 @@
 //! that the lines of one second format only their milliseconds.
 
 use std::io::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
@@ -84,6 +85,19 @@ impl Clock {
         format::append_three(u64::from(microseconds / 1000), out);
         format::append_three(u64::from(microseconds % 1000), out);
         out.extend_from_slice(offset);
+    }
+
+    /// Returns the moment after `now` at which the zone has a time of the day, which is given as the
+    /// time since midnight, up to 24 hours.
+    pub fn next_time_of_day(&self, now: SystemTime, time: Duration) -> SystemTime {
+        let Ok(timestamp) = Timestamp::try_from(now) else { return now };
+        let today = timestamp.to_zoned(self.zone.clone()).date();
+        let at = |date: Date| -> Option<SystemTime> {
+            let moment = date.to_datetime(Time::midnight()).checked_add(time).ok()?;
+            Some(moment.to_zoned(self.zone.clone()).ok()?.timestamp().into())
+        };
+        let next = at(today).filter(|moment| *moment > now);
+        next.or_else(|| at(today.tomorrow().ok()?)).unwrap_or(now)
     }
 
     /// Sets the cached texts to those of `time`'s second; returns the microseconds within it.
@@ -176,6 +190,28 @@ mod tests {
         };
         check(1_234_567_890, "Feb 13 23:31:30");
         check(1_233_567_890, "Feb  2 09:44:50");
+    }
+
+    #[test]
+    fn a_time_of_the_day_comes_today_or_tomorrow() {
+        let minutes = Duration::from_mins;
+        let check = |clock: &Clock, now: Duration, time: Duration, after: Duration| {
+            let next = clock.next_time_of_day(UNIX_EPOCH + now, time);
+            assert_eq!(next, UNIX_EPOCH + now + after);
+        };
+        let utc = Clock::utc();
+        check(&utc, minutes(60), minutes(90), minutes(30));
+        check(&utc, minutes(60), minutes(60), minutes(24 * 60));
+        check(&utc, minutes(60), minutes(30), minutes(23 * 60 + 30));
+        check(&utc, minutes(60), minutes(24 * 60), minutes(23 * 60));
+        check(&utc, minutes(60), minutes(0), minutes(23 * 60));
+        let east = Clock::in_zone(TimeZone::fixed(Offset::constant(5)));
+        check(&east, minutes(60), minutes(7 * 60), minutes(60));
+        // In the night of 29 March 2026 an hour is left out, and 02:30 is 03:30.
+        let paris = Clock::in_zone(TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap());
+        let midnight = Duration::from_hours(492_983);
+        check(&paris, midnight, minutes(150), minutes(150));
+        check(&paris, midnight, minutes(300), minutes(240));
     }
 
     #[test]

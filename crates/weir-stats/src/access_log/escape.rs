@@ -15,12 +15,14 @@ pub enum Escape {
     Log,
     /// The contents of a JSON string: RFC 8259 section 7; bytes that are not UTF-8 become U+FFFD.
     Json,
+    /// The path of a new target: decoded paths are percent-encoded, other values unchanged.
+    Path,
 }
 
 /// Appends `value`, escaped for its context.
 pub(crate) fn append(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
     match escape {
-        Escape::None => out.extend_from_slice(value),
+        Escape::None | Escape::Path => out.extend_from_slice(value),
         Escape::Header => {
             out.extend(value.iter().map(|&byte| if byte.is_ascii_control() { b' ' } else { byte }));
         }

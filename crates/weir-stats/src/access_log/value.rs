@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::access_log::haproxy::HaproxyField;
 use crate::access_log::variable::{Definition, Plain, VariableKind};
-use crate::access_log::{clock, escape, format, why};
+use crate::access_log::{clock, decoded_path, escape, format, why};
 use crate::{
-    ClientCertificate, Clock, Entry, Escape, FailedAttempt, Headers, Micros, Setback, TCP, Variable,
+    ClientCertificate, Clock, Entry, Escape, FailedAttempt, Headers, Micros, Setback, Slashes, TCP,
+    Variable,
 };
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -28,6 +29,8 @@ pub(crate) enum VariableValue<'a> {
     Bytes(&'a [u8]),
     /// Bytes from outside, written in lower case.
     Lower(&'a [u8]),
+    /// A path as received, written decoded.
+    DecodedPath(&'a [u8], Slashes),
     /// A decimal number.
     Number(u64),
     /// A number with at least three digits.
@@ -60,11 +63,12 @@ impl VariableValue<'_> {
             Self::Absent => {}
             Self::Never => out.push(b'-'),
             Self::Bytes(bytes) => escape::append(bytes, how, out),
+            Self::DecodedPath(path, slashes) => decoded_path::append(path, slashes, how, out),
             Self::Lower(bytes) => {
                 let start = out.len();
                 escape::append(bytes, how, out);
                 // Escapes such as `\xC3` keep their case; only letters of the value itself change.
-                if matches!(how, Escape::None | Escape::Header) || bytes.is_ascii() {
+                if matches!(how, Escape::None | Escape::Header | Escape::Path) || bytes.is_ascii() {
                     out[start..].make_ascii_lowercase();
                 }
             }
@@ -192,8 +196,8 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::Request => filled(entry.request_line),
         Plain::RequestMethod => filled(entry.method),
         Plain::RequestUri => filled(origin_form(entry.target)),
-        Plain::Uri if entry.path.is_empty() => filled(path(entry.target)),
-        Plain::Uri => filled(entry.path),
+        Plain::Uri => filled(current_path(entry)),
+        Plain::DecodedUri => decoded_path_of(entry),
         // nginx treats the empty query of `/?` as none.
         Plain::Args => filled(query(current_target(entry)).unwrap_or_default()),
         Plain::IsArgs => VariableValue::Bytes(question_mark(entry)),
@@ -255,6 +259,18 @@ fn of_process(plain: Plain, entry: &Entry<'_>) -> u64 {
         Plain::ConnectionsRequests => counts.requests,
         _ => counts.open,
     }
+}
+
+fn decoded_path_of<'a>(entry: &Entry<'a>) -> VariableValue<'a> {
+    match current_path(entry) {
+        b"" => VariableValue::Absent,
+        path => VariableValue::DecodedPath(path, entry.slashes),
+    }
+}
+
+/// The path that routes match, as it is sent.
+fn current_path<'a>(entry: &Entry<'a>) -> &'a [u8] {
+    if entry.path.is_empty() { path(entry.target) } else { entry.path }
 }
 
 /// Returns nginx's `$request_completion`.

@@ -23,6 +23,7 @@ pub(crate) enum Plain {
     RequestMethod,
     RequestUri,
     Uri,
+    DecodedUri,
     Args,
     IsArgs,
     ProxyAddXForwardedFor,
@@ -120,6 +121,12 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("request_method", Plain::RequestMethod, "method"),
     ("request_uri", Plain::RequestUri, "path and query as received"),
     ("uri", Plain::Uri, "path in its normal form, which routes match, without the query"),
+    (
+        "decoded_uri",
+        Plain::DecodedUri,
+        "path decoded once, with empty and dot segments resolved, as nginx's `$uri`; control bytes \
+         stay percent-encoded outside logs",
+    ),
     ("args", Plain::Args, "query as received, without the `?`"),
     ("is_args", Plain::IsArgs, "`?` if there is a query, otherwise nothing"),
     (

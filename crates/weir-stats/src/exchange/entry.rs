@@ -145,6 +145,16 @@ pub struct FailedAttempt<'a> {
     pub why: Setback,
 }
 
+/// The treatment of repeated slashes in a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slashes {
+    /// They are one.
+    #[default]
+    Merged,
+    /// Empty segments are between them.
+    Kept,
+}
+
 /// One exchange, as logs and variables see it.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
@@ -174,6 +184,8 @@ pub struct Entry<'a> {
     pub internal_target: &'a [u8],
     /// The path that routes match; empty if there is none, or if it equals that of the target.
     pub path: &'a [u8],
+    /// The treatment of repeated slashes by `$decoded_uri`.
+    pub slashes: Slashes,
     /// The target that the endpoint gets; empty if no request is sent to one.
     pub upstream_target: &'a [u8],
     /// The protocol, such as `HTTP/1.1`.

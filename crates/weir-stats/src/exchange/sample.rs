@@ -54,6 +54,7 @@ pub(crate) fn entry() -> Entry<'static> {
         target: b"/a?b=c",
         internal_target: b"",
         path: b"",
+        slashes: crate::Slashes::Merged,
         upstream_target: b"/b?c=d",
         protocol: "HTTP/1.1",
         host: b"Shop.Example.com",

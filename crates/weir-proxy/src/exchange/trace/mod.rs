@@ -22,7 +22,7 @@ use crate::exchange::files::{
 };
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
-use crate::http::path::percent::{PathBuffer, PathForm};
+use crate::http::path::percent::{PathBuffer, PathForm, slashes_of};
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
@@ -678,6 +678,7 @@ impl<'a> Tracer<'a> {
             target: target_of(self.line),
             internal_target: self.internal.whole_target(),
             path: self.internal.target().map_or(head.path.of(bytes), |(path, _)| path),
+            slashes: slashes_of(&self.listener.path),
             upstream_target: if led.endpoint.is_some() { led.target } else { b"" },
             protocol: match (self.listener.protocol, head.version) {
                 (Protocol::Tcp, _) => TCP,

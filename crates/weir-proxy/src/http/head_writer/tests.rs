@@ -8,6 +8,7 @@ use weir_wire::{Framing, Method, Scan};
 
 use super::*;
 use crate::http::edits::EditedMessage;
+use crate::http::expires::{CompiledExpires, CurrentTime};
 use crate::http::sample::{LIMITS, SampleRequest, blank_entry, response};
 
 /// A cookie that only Weir and the client see.
@@ -413,7 +414,8 @@ fn the_sticky_cookie_is_set_after_all_edits_and_not_stored_by_shared_caches() {
         let lines = format!("Date: x\r\n{lines}");
         check_response(&setting, "200", &lines, &format!("{lines}{set}{added}"));
     }
-    let expires = ExpiresLines::of(&Expires::Epoch, 200, std::time::UNIX_EPOCH);
+    let now = CurrentTime { now: std::time::UNIX_EPOCH, clock: &weir_stats::Clock::utc() };
+    let expires = CompiledExpires::compile(&Expires::Epoch).lines(200, now, None);
     let expiring = DownstreamSetting { expires, ..setting.clone() };
     let own = "Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\nCache-Control: no-cache\r\n";
     check_response(

@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use weir_config::model::{MatchedPath, PathRules};
+use weir_stats::Slashes;
 
 /// A buffer that holds a usual decoded path on the stack.
 pub(crate) type PathBuffer = SmallVec<[u8; 128]>;
@@ -22,6 +23,8 @@ pub(crate) enum PathForm {
     Normal,
     /// The path is as received, and matched decoded once with its segments resolved.
     Resolved,
+    /// The same with empty segments kept.
+    Unmerged,
     /// The path is as received, and matched so.
     Received,
 }
@@ -30,7 +33,8 @@ impl PathForm {
     pub(crate) fn of(rules: &PathRules) -> Self {
         match (rules.normalize, rules.matched) {
             (true, _) => Self::Normal,
-            (false, MatchedPath::Resolved) => Self::Resolved,
+            (false, MatchedPath::Resolved) if rules.merge_slashes => Self::Resolved,
+            (false, MatchedPath::Resolved) => Self::Unmerged,
             (false, MatchedPath::Received) => Self::Received,
         }
     }
@@ -39,7 +43,8 @@ impl PathForm {
     #[inline]
     pub(crate) fn seen<'a>(self, path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
         match self {
-            Self::Resolved => normal_path(path, buffer),
+            Self::Resolved => normal_path(path, Slashes::Merged, buffer),
+            Self::Unmerged => normal_path(path, Slashes::Kept, buffer),
             Self::Received => path,
             Self::Normal if memchr::memchr(b'%', path).is_none() => path,
             Self::Normal => {
@@ -77,8 +82,13 @@ fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     Some((digit(*high)? << 4 | digit(*low)?, after))
 }
 
+/// The treatment of repeated slashes by `$decoded_uri`.
+pub(crate) fn slashes_of(rules: &PathRules) -> Slashes {
+    if rules.merge_slashes { Slashes::Merged } else { Slashes::Kept }
+}
+
 /// The path decoded once, with its segments resolved.
-fn normal_path<'a>(path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
+fn normal_path<'a>(path: &'a [u8], slashes: Slashes, buffer: &'a mut PathBuffer) -> &'a [u8] {
     if is_normal(path) {
         return path;
     }
@@ -86,8 +96,11 @@ fn normal_path<'a>(path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
     decode(path, &mut decoded);
     buffer.clear();
     let mut ends_open = true;
-    for segment in decoded.split(|&byte| byte == b'/') {
-        ends_open = matches!(segment, b"" | b"." | b"..");
+    // The text before the first slash is no segment.
+    for segment in decoded.split(|&byte| byte == b'/').skip(usize::from(decoded.starts_with(b"/")))
+    {
+        let is_empty = segment.is_empty() && slashes == Slashes::Merged;
+        ends_open = is_empty || matches!(segment, b"." | b"..");
         if segment == b".." {
             let parent = buffer.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
             buffer.truncate(parent);
@@ -225,7 +238,7 @@ mod tests {
 
     fn check(path: &str, expected: &str) {
         let mut buffer = PathBuffer::new();
-        let normal = normal_path(path.as_bytes(), &mut buffer);
+        let normal = normal_path(path.as_bytes(), Slashes::Merged, &mut buffer);
         assert_eq!(String::from_utf8_lossy(normal), expected, "{path}");
     }
 
@@ -257,6 +270,23 @@ mod tests {
     }
 
     #[test]
+    fn empty_segments_stay_where_slashes_are_not_merged() {
+        let check = |path: &str, expected: &str| {
+            let mut buffer = PathBuffer::new();
+            let seen = PathForm::Unmerged.seen(path.as_bytes(), &mut buffer);
+            assert_eq!(String::from_utf8_lossy(seen), expected, "{path}");
+        };
+        check("/a/b/", "/a/b/");
+        check("//a///b//", "//a///b//");
+        check("//a/../%62", "//b");
+        check("/a//../b", "/a/b");
+        check("/a/.//b", "/a//b");
+        check("/a/..", "/");
+        check("//", "//");
+        check("/%2f", "//");
+    }
+
+    #[test]
     fn rules_match_the_normal_path_decoded_except_for_slashes() {
         let check = |path: &str, expected: &str| {
             let mut buffer = PathBuffer::new();
@@ -281,12 +311,30 @@ mod tests {
         #[test]
         fn a_resolved_path_has_no_dot_segment_and_no_empty_one(path in "/([a.%/]|%2[efEF]|%25){0,24}") {
             let mut buffer = PathBuffer::new();
-            let normal = normal_path(path.as_bytes(), &mut buffer);
+            let normal = normal_path(path.as_bytes(), Slashes::Merged, &mut buffer);
             prop_assert!(normal.starts_with(b"/"));
             let inner: Vec<&[u8]> = normal.split(|&byte| byte == b'/').skip(1).collect();
             for (number, segment) in inner.iter().enumerate() {
                 prop_assert!(!matches!(*segment, b"." | b".."));
                 prop_assert!(!segment.is_empty() || number + 1 == inner.len());
+            }
+        }
+
+        #[test]
+        fn a_variable_has_the_path_that_rules_match(path in "/([a.%/]|%2[efEF]|%25|%20|%z){0,24}") {
+            let forms = [(PathForm::Resolved, Slashes::Merged), (PathForm::Unmerged, Slashes::Kept)];
+            for (form, slashes) in forms {
+                let mut buffer = PathBuffer::new();
+                let seen = form.seen(path.as_bytes(), &mut buffer);
+                let entry = weir_stats::Entry {
+                    path: path.as_bytes(),
+                    slashes,
+                    ..crate::http::sample::blank_entry()
+                };
+                let mut value = Vec::new();
+                let text = weir_stats::Template::parse("$decoded_uri").unwrap();
+                text.append(&entry, weir_stats::Escape::None, &mut value);
+                prop_assert_eq!(seen, &value);
             }
         }
 

@@ -10,7 +10,7 @@ use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use super::error::{DefinitionError, DefinitionPart};
 use super::networks::Networks;
 use super::result::{FindVariable, Found, ResultText};
-use super::scratch::Scratch;
+use crate::access_log::scratch::Scratch;
 
 /// The most regexes of one map.
 pub const MOST_MAP_REGEXES: usize = 1_000;

@@ -6,7 +6,6 @@ mod error;
 mod map;
 mod networks;
 mod result;
-mod scratch;
 mod split;
 
 use std::collections::HashMap;
@@ -14,6 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::access_log::escape;
+use crate::access_log::scratch::Scratch;
 use crate::access_log::value::{self, VariableValue};
 use crate::access_log::variable::{Definition, VariableKind};
 use crate::{Clock, Entry, Escape, Template, TemplateError, Variable};
@@ -23,7 +23,6 @@ pub use error::{DefinitionError, DefinitionPart};
 use map::ValueMap;
 pub use map::{MOST_MAP_REGEXES, MapKeys, MapLines};
 use result::{Found, ResultText};
-use scratch::Scratch;
 use split::ValueSplit;
 pub use split::{SplitShares, split_hash};
 

@@ -16,7 +16,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::error::{DefinitionError, DefinitionPart};
 use super::map::{REGEX_BYTES, network, regex_message};
-use super::scratch::Scratch;
+use crate::access_log::scratch::Scratch;
 use digest::ValueDigest;
 use list::ListPart;
 use number::NumberRange;

@@ -8,13 +8,13 @@ thread_local! {
 }
 
 /// A buffer of the thread, so that an evaluation allocates nothing once it has grown.
-pub(super) struct Scratch(pub(super) Vec<u8>);
+pub(crate) struct Scratch(pub(crate) Vec<u8>);
 
 /// A larger buffer is given back to the allocator.
 const KEPT_BYTES: usize = 16 * 1024;
 
 impl Scratch {
-    pub(super) fn take() -> Self {
+    pub(crate) fn take() -> Self {
         Self(FREE.with_borrow_mut(Vec::pop).unwrap_or_default())
     }
 }
