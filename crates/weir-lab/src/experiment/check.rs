@@ -67,6 +67,7 @@ impl<'tree> ExperimentDraft<'tree> {
         directives: &'tree [Directive],
         directory: &Path,
     ) -> Experiment {
+        let is_whole = reader.errors.is_empty();
         let top = reader.block(directives, LabBlock::Top);
         for directive in &top {
             self.part(reader, directive, directory);
@@ -104,14 +105,15 @@ impl<'tree> ExperimentDraft<'tree> {
         }
         // The bandwidth of the link is the one that can be used up.
         found.network_bits = found.network_bits.or(found.link.and_then(|link| link.rate_bits));
-        if found.title.is_empty() {
-            reader.errors.push(Diagnostic::general("the experiment has no `title`"));
-        }
-        if found.candidates.is_empty() {
-            reader.errors.push(Diagnostic::general("the experiment has no `candidate`"));
-        }
-        if found.workloads.is_empty() {
-            reader.errors.push(Diagnostic::general("the experiment has no `workload`"));
+        let parts = [
+            ("title", found.title.is_empty()),
+            ("candidate", found.candidates.is_empty()),
+            ("workload", found.workloads.is_empty()),
+        ];
+        // What stands behind a fault of the syntax may not have been read.
+        for (part, _) in parts.into_iter().filter(|(_, is_missing)| is_whole && *is_missing) {
+            let message = format!("the experiment has no `{part}`");
+            reader.errors.push(Diagnostic::general(message));
         }
         self.check_names(reader, &top, &found);
         found

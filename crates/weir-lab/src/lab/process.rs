@@ -90,22 +90,27 @@ impl GuardedProcess {
     pub(super) fn ended(&mut self) -> Option<String> {
         let status = self.guard.try_wait().ok().flatten()?;
         let said = self.last_words();
-        let words = if said.is_empty() { String::new() } else { format!(": {said}") };
-        Some(format!("{} ended ({status}){words}", self.name))
+        Some(format!("{} ended ({status}): {said}", self.name))
     }
 
     /// The end of its output, in one line.
     pub(super) fn last_words(&self) -> String {
-        let mut text = Vec::new();
+        let (mut text, mut skipped) = (Vec::new(), 0);
         if let Ok(mut file) = File::open(&self.log) {
             let length = file.metadata().map_or(0, |metadata| metadata.len());
-            let _ = file.seek(SeekFrom::Start(length.saturating_sub(QUOTED_BYTES)));
+            skipped = length.saturating_sub(QUOTED_BYTES);
+            let _ = file.seek(SeekFrom::Start(skipped));
             let _ = file.take(QUOTED_BYTES).read_to_end(&mut text);
         }
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = String::from_utf8_lossy(&text);
+        // The first line may be the end of one.
+        let whole = match text.split_once('\n') {
+            Some((_, rest)) if skipped > 0 && !rest.trim().is_empty() => rest,
+            _ => &*text,
+        };
         let lines: Vec<&str> =
-            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        lines.join("; ")
+            whole.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        if lines.is_empty() { "it says nothing".to_owned() } else { lines.join("; ") }
     }
 
     /// The program and all its descendants.

@@ -426,6 +426,9 @@ fn mistakes_are_told_before_anything_is_started() {
             && text.contains(":2:9"),
         "{text}"
     );
+    let unclosed = directory.file("unclosed.lab", "title \"A test;\nrepeats 1;\n");
+    let text = said(&lab(&["check", unclosed.to_str().unwrap()]));
+    assert!(text.contains("unclosed.lab:1:7") && text.contains(": 1 error"), "{text}");
     for (link, fault) in [
         ("link;", "`link` needs a word"),
         ("link fast;", "`fast` is no part of a link"),
