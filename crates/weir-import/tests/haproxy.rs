@@ -573,6 +573,7 @@ fn the_page_of_keywords_is_current() {
 fn http2_is_offered_where_haproxy_offers_it() {
     for (options, mode) in [
         ("", Http2Mode::Off),
+        ("ssl crt /c.pem", Http2Mode::On),
         ("ssl crt /c.pem alpn h2,http/1.1", Http2Mode::On),
         ("ssl crt /c.pem alpn http/1.1", Http2Mode::Off),
         ("ssl crt /c.pem alpn h2", Http2Mode::Only),

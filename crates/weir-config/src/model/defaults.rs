@@ -123,7 +123,7 @@ impl Default for MessageLimits {
 
 impl Default for Http2 {
     fn default() -> Self {
-        Self { mode: Http2Mode::Off, streams: 128, window: 64 * 1024 }
+        Self { mode: Http2Mode::Auto, streams: 128, window: 64 * 1024 }
     }
 }
 

@@ -163,9 +163,9 @@ pub struct Http2 {
 #[serde(rename_all = "snake_case")]
 pub enum Http2Mode {
     /// `On` with TLS, `Off` without.
+    #[default]
     Auto,
     /// Connections are HTTP/1.
-    #[default]
     Off,
     /// The client chooses: in the TLS handshake or, without TLS, by its first bytes.
     On,

@@ -17,6 +17,7 @@ use super::rules::RuleEdit;
 use super::scope::{CHANGED, ChangedRequest, RuleScope};
 use super::sections::{LineId, SectionId};
 use super::values::{self, BindAddress};
+use super::version::HaproxyVersion;
 use crate::native::NativeLine;
 
 /// The size of a head that HAProxy takes by default.
@@ -94,9 +95,11 @@ struct BindGroup {
 }
 
 impl BindGroup {
-    /// Returns the line about HTTP/2, if it is not the default.
-    fn http2(&self) -> Option<Directive> {
-        let word = self.options.http2?;
+    /// Returns the line about HTTP/2, if it is not what Weir does by default: with TLS it offers it,
+    /// as HAProxy does in newer versions.
+    fn http2(&self, version: HaproxyVersion) -> Option<Directive> {
+        let is_off = self.options.tls && !version.offers_http2();
+        let word = self.options.http2.or(is_off.then_some("off"))?;
         Some(NativeLine::new("http2", self.span).keyword(word).end())
     }
 }
@@ -181,7 +184,7 @@ impl HaproxyConverter<'_> {
             if is_tcp && group.options.http2.is_some() {
                 self.outcomes.differs(group.line, NO_ALPN);
             } else {
-                lines.extend(group.http2());
+                lines.extend(group.http2(self.version));
             }
             if group.options.proxy_header {
                 let line = NativeLine::new("proxy_protocol", group.span);

@@ -611,7 +611,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("force-sslv3", "b", KeywordHandling::Refused, "Weir offers TLS 1.2 and 1.3 only"),
     row("force-tlsv10", "b", KeywordHandling::Refused, "Weir offers TLS 1.2 and 1.3 only"),
     row("force-tlsv11", "b", KeywordHandling::Refused, "Weir offers TLS 1.2 and 1.3 only"),
-    row("alpn", "b", KeywordHandling::Converted, "`http2` of the listener; without it clients get HTTP/1.1"),
+    row("alpn", "b", KeywordHandling::Converted, "`http2` of the listener; without it clients with TLS may choose HTTP/2 from version 2.8 on, and get HTTP/1.1 before"),
     row("npn", "b", KeywordHandling::Differently, "clients choose by ALPN"),
     row("proto", "b", KeywordHandling::Converted, "`http2 only` or `off` of the listener"),
     row("ciphers", "b", KeywordHandling::Differently, "Weir offers its own suites and groups"),

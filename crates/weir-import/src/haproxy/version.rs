@@ -29,6 +29,11 @@ impl HaproxyVersion {
         self >= Self::new(3, 3)
     }
 
+    /// Returns true if a `bind` with TLS and without `alpn` offers HTTP/2.
+    pub(super) fn offers_http2(self) -> bool {
+        self >= Self::new(2, 8)
+    }
+
     /// Returns true if servers with TLS are asked for the host of the request where a file does not
     /// say (`sni-auto`).
     pub(super) fn names_servers_by_host(self) -> bool {
