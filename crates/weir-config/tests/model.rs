@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_config::model::{Action, EndpointAddress, ListenAddress, Rule};
+use weir_config::model::{Action, EndpointAddress, Http2Mode, ListenAddress, Rule};
 use weir_config::{Config, directives, from_json, load, parse_str, reference, to_json};
 
 fn good(name: &str) -> Config {
@@ -437,5 +437,19 @@ fn credits_of_the_json_form_are_held_against_the_same_bounds() {
         assert!(text.contains(what), "{what}: {text}");
         let error = from_json(&text.replace(what, other)).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn http2_is_offered_with_tls_unless_bytes_are_passed_on() {
+    let certificate = "certificate /c.pem key=/k.pem;";
+    for (listener, mode) in [
+        (format!("listen :1 tls {{ {certificate} default -> app; }}"), Http2Mode::On),
+        (format!("listen :1 tls {{ {certificate} http2 off; default -> app; }}"), Http2Mode::Off),
+        ("listen :1 { default -> app; }".to_owned(), Http2Mode::Off),
+        (format!("listen tcp :1 tls -> app {{ {certificate} }}"), Http2Mode::Off),
+    ] {
+        let config = config(&format!("pool app {{ server 127.0.0.1:2; }} {listener}"));
+        assert_eq!(config.listeners[0].http2_mode(), mode, "{listener}");
     }
 }

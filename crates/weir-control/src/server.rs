@@ -367,7 +367,13 @@ fn start_workers(process: &Arc<Process>, config: &Config) -> Result<Running, Str
 /// Applies the settings of the whole process, before its workers start.
 fn configure(process: &Process, config: &Config) {
     if config.sandbox {
-        sandbox::confine_process().lacking.iter().for_each(|sentence| tell(sentence));
+        let sources = config
+            .pools
+            .iter()
+            .flat_map(|pool| pool.endpoints.iter().filter_map(|endpoint| pool.source_of(endpoint)));
+        let has_port = sources.map(|source| source.port()).any(|port| port != 0);
+        let ports = if has_port { sandbox::WorkerPorts::Any } else { sandbox::WorkerPorts::Chosen };
+        sandbox::confine_process(ports).lacking.iter().for_each(|sentence| tell(sentence));
     }
     process.incidents.set_speaker(|line| program_log::say(Severity::Error, line));
     process.incidents.set_last_speaker(|line| program_log::say_last(Severity::Crit, line));

@@ -87,7 +87,13 @@ const SHOWN: usize = 80;
 /// Returns the words of a directive as they were written, shortened.
 pub(crate) fn shortened(words: &[&str]) -> String {
     let mut text = String::new();
+    let mut before = "";
     for word in words {
+        let is_secret = matches!(before, "password" | "insecure-password")
+            || before == "auth" && words.first() == Some(&"stats");
+        before = word;
+        // Reports are shown and kept where files with passwords are not.
+        let word = if is_secret { "…" } else { *word };
         if text.chars().count() > SHOWN {
             break;
         }

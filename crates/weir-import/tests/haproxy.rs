@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::{Action, Http2Mode, Protocol, ProxyTlv, Route, Rule, SendProxy};
+use weir_config::model::{
+    Action, Http2Mode, Protocol, ProxyTlv, Route, Rule, SendProxy, ServedNames,
+};
 use weir_config::source::Mappings;
 use weir_import::{
     Coverage, CoverageTotals, HaproxyVersion, Imported, Language, haproxy_bytes, haproxy_file,
@@ -567,6 +569,35 @@ fn the_page_of_keywords_is_current() {
     }
     let current = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(current == page, "docs/haproxy-keywords.md is not current: run with WEIR_BLESS=1");
+}
+
+#[test]
+fn reports_show_no_passwords() {
+    let imported = text(
+        "userlist people\n user joe insecure-password hidden groups adm\n user ann password hidden\n\
+         frontend f\n mode http\n bind 127.0.0.1:1\n stats auth joe:hidden\n",
+    );
+    for report in [imported.coverage.text(), imported.coverage.json()] {
+        assert!(report.contains("user joe insecure-password … groups adm"), "{report}");
+        assert!(report.contains("stats auth …") && !report.contains("hidden"), "{report}");
+    }
+}
+
+#[test]
+fn strict_names_hold_from_the_global_section_or_the_bind_line() {
+    for (global, options, names) in [
+        ("", "", ServedNames::Any),
+        ("", "strict-sni", ServedNames::Certificate),
+        ("global\n    ssl-default-bind-options strict-sni\n", "", ServedNames::Certificate),
+        ("global\n    ssl-default-bind-options strict-sni\n", "no-strict-sni", ServedNames::Any),
+    ] {
+        let config = config(text(&format!(
+            "{global}frontend f\n mode http\n bind 127.0.0.1:1 ssl crt /c.pem {options}\n default_backend b\n\
+             backend b\n mode http\n server s 127.0.0.1:2\n"
+        )));
+        let found = config.listeners.last().unwrap().tls.as_ref().unwrap().names;
+        assert_eq!(found, names, "{global}{options}");
+    }
 }
 
 #[test]

@@ -1267,3 +1267,11 @@ fn http2_is_spoken_where_nginx_speaks_it() {
         assert_eq!((listener.http2_mode(), listener.http2.streams), (mode, streams), "{listen}");
     }
 }
+
+#[test]
+fn a_named_location_may_say_that_it_is_internal() {
+    let imported = server(
+        "location / { return 404; error_page 404 @gone; } location @gone { internal; return 410; }",
+    );
+    assert_eq!(imported.coverage.refused().count(), 0, "{}", imported.coverage.text());
+}

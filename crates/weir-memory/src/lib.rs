@@ -178,7 +178,6 @@ unsafe impl GlobalAlloc for Counting {
             // SAFETY: it serves the layout.
             let block = unsafe { short_lived::alloc(layout) };
             if !block.is_null() {
-                note(cost(layout));
                 return block;
             }
         }
@@ -217,7 +216,9 @@ unsafe impl GlobalAlloc for Counting {
         if short_lived::owns(pointer) {
             // SAFETY: the block is one of those, with this layout.
             unsafe { short_lived::dealloc(pointer, layout) };
-        } else if aligned::serves(layout) {
+            return;
+        }
+        if aligned::serves(layout) {
             // SAFETY: such blocks come from the pool.
             marked(|| unsafe { aligned::dealloc(pointer, layout) });
         } else {
@@ -231,7 +232,6 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: guaranteed by the caller.
         let grown = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         if short_lived::owns(pointer) && short_lived::same_size(layout, grown) {
-            note(cost(grown) - cost(layout));
             return pointer;
         }
         let moves = short_lived::owns(pointer) || short_lived::serves(grown);

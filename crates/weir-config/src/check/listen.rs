@@ -16,8 +16,8 @@ use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientAuthority, ClientTimeouts, ClientVerification, ErrorPage,
     ExplainHeader, ExplainWhen, Forwarded, HeaderNames, Http2, ListenAddress, Listener,
-    MessageLimits, PathRules, Protocol, RequestIdSettings, Rule, Site, TcpKeepalive, TlsProtocol,
-    TlsServer, values,
+    MessageLimits, PathRules, Protocol, RequestIdSettings, Rule, ServedNames, Site, TcpKeepalive,
+    TlsProtocol, TlsServer, values,
 };
 use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
@@ -169,6 +169,12 @@ impl<'a> Checker<'a> {
                 self.report(error.help("add `certificate FILE key=FILE;` to its block"));
             }
             let names = protocol.and_then(|line| self.setting(line, "names", values::served_names));
+            if let (Some(line), Some(ServedNames::Host)) = (protocol, names)
+                && !lines.iter().any(|line| line.name() == "host")
+            {
+                let message = "no handshake is made here: `names=host` without a `host` block";
+                self.report(Diagnostic::warning(line.directive.name.span, message));
+            }
             let protocol =
                 protocol.map_or_else(TlsProtocol::default, |line| self.tls_protocol(line));
             let clients = lines.iter().find(|line| line.name() == "client_ca");

@@ -126,6 +126,7 @@ impl Listener {
     /// Returns the use of HTTP/2, which is never [`Http2Mode::Auto`].
     pub fn http2_mode(&self) -> Http2Mode {
         match (self.http2.mode, &self.tls) {
+            _ if self.protocol == Protocol::Tcp => Http2Mode::Off,
             (Http2Mode::Auto, Some(_)) => Http2Mode::On,
             (Http2Mode::Auto, None) => Http2Mode::Off,
             (mode, _) => mode,

@@ -10,7 +10,7 @@ use weir_proxy::bind::BoundAddress;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Clients and their requests.
-    InterfaceTraffic,
+    Traffic,
     /// Clients whose bytes are passed on.
     Tcp,
     /// Status of the process and changes of it.
@@ -34,7 +34,7 @@ impl Purpose {
     /// The purpose of a listener's addresses.
     pub(crate) fn of(listener: &Listener) -> Self {
         match listener.protocol {
-            Protocol::Http => Self::InterfaceTraffic,
+            Protocol::Http => Self::Traffic,
             Protocol::Tcp => Self::Tcp,
         }
     }
@@ -67,8 +67,8 @@ impl fmt::Display for Listening {
             Purpose::Agent => " (agent)",
             Purpose::Tcp if self.tls => " (tcp, tls)",
             Purpose::Tcp => " (tcp)",
-            Purpose::InterfaceTraffic if self.tls => " (https)",
-            Purpose::InterfaceTraffic => " (http)",
+            Purpose::Traffic if self.tls => " (https)",
+            Purpose::Traffic => " (http)",
         })
     }
 }

@@ -37,7 +37,7 @@ struct EndpointStanding {
     down: bool,
     /// The other statements of the endpoint about itself.
     #[serde(default)]
-    said: Vec<OwnWord>,
+    said: Vec<SelfReport>,
     /// The end of its ejection, on the machine's monotonic clock, µs.
     #[serde(default)]
     ejected_until_us: Option<u64>,
@@ -48,7 +48,7 @@ struct EndpointStanding {
 
 /// A statement of an endpoint about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum OwnWord {
+enum SelfReport {
     /// Its agent says that it is down.
     AgentDown,
     /// Its agent gives it no weight.
@@ -57,7 +57,7 @@ enum OwnWord {
     ProbeDrains,
 }
 
-impl OwnWord {
+impl SelfReport {
     /// The words of an endpoint.
     fn of(state: &EndpointState) -> Vec<Self> {
         let words = [
@@ -100,7 +100,7 @@ impl InheritedState {
                 let until = process.instant(state.ejected_until());
                 let ejected = state.is_ejected(now_us).then(|| clock.microseconds(until));
                 let down = state.probed_health() == Health::Unhealthy;
-                let said = OwnWord::of(state);
+                let said = SelfReport::of(state);
                 let slow = pool.balancer.slow_for_us(index, now_us).filter(|_| ejected.is_none());
                 let slow = slow.map(|passed_us| clock.microseconds.saturating_sub(passed_us));
                 if down || !said.is_empty() || ejected.is_some() || slow.is_some() {

@@ -145,7 +145,7 @@ fn open_sockets(config: &Config, mut inherited: Inherited) -> Result<Sockets, St
     let admin_sockets = AdminListeners::new().0.prepare(config, &mut inherited)?;
     let agent_sockets = agent::open(config, &mut inherited)?;
     for address in inherited.close_rest() {
-        let place = Listening { purpose: Purpose::InterfaceTraffic, address, tls: false }.place();
+        let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();
         warn(&format!("closed an inherited socket that the configuration does not name: {place}"));
     }
     Ok((prepared, admin_sockets, agent_sockets))

@@ -116,6 +116,8 @@ struct BindOptions {
     mode: Option<String>,
     /// Set if clients send a PROXY header.
     proxy_header: bool,
+    /// Set if only clients that ask for a name of a certificate get a handshake.
+    strict_sni: bool,
     /// The word of `http2`, if it is not the default.
     http2: Option<&'static str>,
     clients: BindClients,
@@ -124,7 +126,13 @@ struct BindOptions {
 impl BindOptions {
     /// Takes an option about TLS; returns the number of its words, or 0 if it is none.
     fn take(&mut self, word: &str, value: &str) -> Result<usize, String> {
-        if self.clients.take(word, value)? { Ok(2) } else { self.versions.take(word, value) }
+        match word {
+            "strict-sni" => self.strict_sni = true,
+            "no-strict-sni" => self.strict_sni = false,
+            _ if self.clients.take(word, value)? => return Ok(2),
+            _ => return self.versions.take(word, value),
+        }
+        Ok(1)
     }
 }
 
@@ -181,10 +189,10 @@ impl HaproxyConverter<'_> {
             let mut lines = settings.clone();
             lines.extend(self.tls_lines(&group));
             lines.extend(rules.at(place));
-            if is_tcp && group.options.http2.is_some() {
-                self.outcomes.differs(group.line, NO_ALPN);
-            } else {
+            if !is_tcp {
                 lines.extend(group.http2(self.version));
+            } else if group.options.http2.is_some() {
+                self.outcomes.differs(group.line, NO_ALPN);
             }
             if group.options.proxy_header {
                 let line = NativeLine::new("proxy_protocol", group.span);
@@ -290,7 +298,11 @@ impl HaproxyConverter<'_> {
 
     fn bind_options(&mut self, line: LineId) -> Option<(BindOptions, bool)> {
         let words = self.sections.words(line);
-        let mut options = BindOptions { versions: self.process.bind_tls, ..BindOptions::default() };
+        let mut options = BindOptions {
+            versions: self.process.bind_tls,
+            strict_sni: self.process.strict_sni,
+            ..BindOptions::default()
+        };
         let mut dual = true;
         let mut at = 1;
         while let Some(word) = words.get(at) {
@@ -369,7 +381,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option without a field; returns the number of its words.
     fn other_bind_option(&mut self, line: LineId, word: &str) -> usize {
-        const LONE: [&str; 16] = [
+        const LONE: [&str; 14] = [
             "allow-0rtt",
             "defer-accept",
             "force-sslv3",
@@ -379,8 +391,6 @@ impl HaproxyConverter<'_> {
             "tls-tickets",
             "prefer-client-ciphers",
             "quic-force-retry",
-            "strict-sni",
-            "no-strict-sni",
             "tfo",
             "transparent",
             "tcp-md5sig",
@@ -420,7 +430,11 @@ impl HaproxyConverter<'_> {
                 lines.push(native.end());
             }
         }
-        lines.push(group.options.versions.options(NativeLine::new("tls", group.span)).end());
+        let mut tls = group.options.versions.options(NativeLine::new("tls", group.span));
+        if group.options.strict_sni {
+            tls = tls.option("names", "certificate");
+        }
+        lines.push(tls.end());
         lines.extend(self.client_authorities(&group.options.clients, group.span));
         lines
     }

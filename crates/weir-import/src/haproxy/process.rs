@@ -18,6 +18,8 @@ pub(super) struct ProcessSettings {
     pub(super) ca_base: Option<String>,
     /// The versions of TLS for clients and for servers.
     pub(super) bind_tls: TlsVersions,
+    /// Set if `bind` lines have `strict-sni` unless they say otherwise.
+    pub(super) strict_sni: bool,
     pub(super) server_tls: TlsVersions,
     /// Set by `ssl-server-verify none`.
     pub(super) servers_unverified: bool,
@@ -290,10 +292,8 @@ impl HaproxyConverter<'_> {
             match versions.take(&word.text, value) {
                 Ok(0) => {
                     match word.text.as_str() {
-                        "no-tls-tickets"
-                        | "prefer-client-ciphers"
-                        | "allow-0rtt"
-                        | "strict-sni" => {}
+                        "no-tls-tickets" | "prefer-client-ciphers" | "allow-0rtt" => {}
+                        "strict-sni" if bind => self.process.strict_sni = true,
                         other => {
                             self.outcomes.refuse(line, format!("`{other}` has no conversion"));
                         }

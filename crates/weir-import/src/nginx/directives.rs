@@ -255,7 +255,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("ssl_stapling_verify", &["http", "server"], Handling::Ignored, "OCSP responses are not stapled; clients that check ask the authority"),
     row("ssl_stapling_file", &["http", "server"], Handling::Ignored, "OCSP responses are not stapled; clients that check ask the authority"),
     row("ssl_stapling_responder", &["http", "server"], Handling::Ignored, "OCSP responses are not stapled; clients that check ask the authority"),
-    row("ssl", &["http", "server"], Handling::Refused, "write `listen … ssl`; handshakes cannot be rejected by name"),
+    row("ssl", &["http", "server"], Handling::Refused, "write `listen … ssl`"),
     row("ssl_reject_handshake", &["http", "server"], Handling::Inherited, "`tls names=host`, in the default server of an address"),
     row("proxy_pass", &["location", "if"], Handling::Converted, "a route to a pool, with `rewrite` for an address with a path and `tls` for `https`; an address with variables is refused"),
     row("proxy_set_header", &["http", "server", "location"], Handling::Inherited, "`header set`; headers of a single connection are written by Weir itself"),

@@ -275,7 +275,13 @@ impl<'t> Converter<'_, 't> {
         }
         let inside = NativeLine::new("", span).keyword("internal");
         let inside = match (location.kind, scope.all("internal").first()) {
-            (Match::Named, _) => inside.value(location.pattern),
+            (Match::Named, internal) => {
+                // A named location is one anyway.
+                if let Some(id) = internal {
+                    self.outcomes.honour(*id);
+                }
+                inside.value(location.pattern)
+            }
             (_, Some(internal)) => {
                 self.only_inside(*internal, location);
                 inside
@@ -687,6 +693,15 @@ impl<'t> Converter<'_, 't> {
             return format!("{server}{text}");
         }
         let has_group = (1..10).any(|group| text.contains(&format!("${{{group}}}")));
+        let is_merged = self.switch(scope, "merge_slashes", true);
+        if has_group
+            && begins("${")
+            && !is_merged
+            && let Some(id) = self.single(scope, "merge_slashes")
+        {
+            let reason = "a redirect begins with a group of a regex, which could begin with `//`, the address of another site";
+            self.outcomes.refuse(id, reason);
+        }
         if has_group || begins("${scheme}:") {
             return text.to_owned();
         }

@@ -305,8 +305,7 @@ fn link(reader: &mut BlockReader, directive: &Directive) -> Option<ClientLink> {
         let value = |text: &str| text.get(from..).unwrap_or_default().to_owned();
         let mut time = || {
             let ns = reader.word(word, |text| time_ns(&value(text)))?;
-            let least = MOST_DELAY_NS;
-            if ns <= least {
+            if ns <= MOST_DELAY_NS {
                 return Some(ns);
             }
             reader.report(word.span, "a link delays by at most ten seconds");

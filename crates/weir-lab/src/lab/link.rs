@@ -35,8 +35,8 @@ fn commands(link: &ClientLink) -> Vec<Vec<String>> {
     let rate = link.rate_bits.map_or(UNLIMITED.to_owned(), |bits| format!("{bits:.0}bit"));
     let client = format!("{CLIENT}/32");
     let mut found = vec![
-        // Packets of the size that networks have.
-        words("ip link set lo up mtu 1500"),
+        // Packets of the size that networks have, one by one: bundles would be lost as a whole.
+        words("ip link set lo up mtu 1500 gso_max_segs 1"),
         words("tc qdisc add dev lo root handle 1: htb default 1"),
         words(&format!("tc class add dev lo parent 1: classid 1:1 htb rate {UNLIMITED}")),
     ];
@@ -109,7 +109,7 @@ mod tests {
             rate_bits: Some(100e6),
         };
         let lines: Vec<String> = commands(&link).iter().map(|command| command.join(" ")).collect();
-        let expected = "ip link set lo up mtu 1500
+        let expected = "ip link set lo up mtu 1500 gso_max_segs 1
 tc qdisc add dev lo root handle 1: htb default 1
 tc class add dev lo parent 1: classid 1:1 htb rate 100gbit
 tc class add dev lo parent 1: classid 1:2 htb rate 100000000bit quantum 1514

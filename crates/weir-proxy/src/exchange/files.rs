@@ -141,7 +141,10 @@ pub(super) fn with_slash(
     if form.seen(path, &mut buffer) != prefix.as_bytes() {
         return None;
     }
-    let mut location = [path, b"/"].concat();
+    // `//elsewhere.example` would be another site, for browsers with backslashes too.
+    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let name = path.get(path.iter().position(|byte| !is_slash(byte))?..)?;
+    let mut location = [b"/", name, b"/"].concat();
     if let Some(query) = view.query() {
         location.push(b'?');
         location.extend_from_slice(query);

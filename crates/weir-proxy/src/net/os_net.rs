@@ -242,7 +242,20 @@ pub async fn connect_from(address: SocketAddr, from: SocketAddr) -> io::Result<T
         // The port may still belong to connections that have ended.
         socket.set_reuseaddr(true)?;
     }
-    socket.bind(from)?;
+    // Without the number: it is no shortage, which would be tried again.
+    let unusable = |error| {
+        let hint = match error {
+            Errno::ACCESS => {
+                "; the sandbox allows the ports of `source` at the start alone: upgrade the process"
+            }
+            _ => "",
+        };
+        io::Error::other(format!("cannot connect from {from} (`source`): {error}{hint}"))
+    };
+    socket.bind(from).map_err(|error| match Errno::from_io_error(&error) {
+        Some(number) => unusable(number),
+        None => error,
+    })?;
     socket.connect(address).await
 }
 
@@ -603,5 +616,11 @@ mod tests {
         assert_eq!(listener.accept().unwrap().1.ip(), from.ip());
         let other = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0));
         assert!(OsNet.connect_from(&PeerAddress::Socket(at), other).await.is_err());
+        // One that the machine does not have is a mistake, and no shortage to wait for.
+        let foreign = SocketAddr::from(([192, 0, 2, 7], 0));
+        let address = PeerAddress::Socket(at);
+        let error = OsNet.connect_from(&address, foreign).await.err().unwrap();
+        assert_eq!(Errno::from_io_error(&error), None);
+        assert!(error.to_string().contains("192.0.2.7"), "{error}");
     }
 }

@@ -19,8 +19,17 @@ pub struct Confined {
     pub lacking: Vec<String>,
 }
 
+/// The TCP ports from which workers connect to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerPorts {
+    /// Those that the kernel chooses.
+    Chosen,
+    /// All: a `source` has a port of its own.
+    Any,
+}
+
 /// Set if workers are to be confined: decided once, before they start.
-static WORKERS: OnceLock<bool> = OnceLock::new();
+static WORKERS: OnceLock<WorkerPorts> = OnceLock::new();
 
 /// The calls that no part of Weir uses.
 const DENIED: &[i64] = &[
@@ -70,7 +79,8 @@ const DENIED: &[i64] = &[
 /// The calls that a worker and the threads that read files for it use.
 const ALLOWED_TO_WORKERS: &[i64] = &[
     libc::SYS_accept4,
-    // For connections to servers from a configured address (`source`); nothing can listen.
+    // For connections to servers from a configured address (`source`). No stream can listen, and
+    // Landlock keeps TCP from fixed ports.
     libc::SYS_bind,
     libc::SYS_brk,
     libc::SYS_clock_getres,
@@ -182,7 +192,7 @@ const ARCHITECTURE: Option<u32> = Some(0xc000_00b7);
 const ARCHITECTURE: Option<u32> = None;
 
 /// Restricts the whole process, and makes workers that start from now on confine themselves.
-pub fn confine_process() -> Confined {
+pub fn confine_process(ports: WorkerPorts) -> Confined {
     let mut confined = Confined::default();
     let mut note = |what: &str, done: io::Result<()>| {
         if let Err(error) = done {
@@ -196,18 +206,16 @@ pub fn confine_process() -> Confined {
         note("seccomp", filter(&program(DENIED, Otherwise::Allow), Threads::All));
     }
     note("Landlock", landlock_version().map(drop));
-    let _ = WORKERS.set(true);
+    let _ = WORKERS.set(ports);
     confined
 }
 
 /// Confines the calling worker thread, and the threads that it starts, if workers are to be
 /// confined.
 pub(crate) fn confine_worker() {
-    if WORKERS.get() != Some(&true) {
-        return;
-    }
+    let Some(ports) = WORKERS.get() else { return };
     // Missing kernel support was reported at the start.
-    let _ = landlock();
+    let _ = landlock(*ports);
     let allowed: Vec<i64> = ALLOWED_TO_WORKERS.iter().chain(ALLOWED_HERE).copied().collect();
     let _ = filter(&program(&allowed, Otherwise::Deny), Threads::This);
 }
@@ -293,10 +301,24 @@ const REFER: u64 = 1 << 13;
 /// The right to truncate files, from version 3 on.
 const TRUNCATE: u64 = 1 << 14;
 
-/// The rights that the rules restrict (the first field of `struct landlock_ruleset_attr`).
+/// The right to bind TCP sockets, from version 4 on.
+const BIND_TCP: u64 = 1;
+/// The kind of a rule about a port.
+const PORT_RULE: i32 = 2;
+
+/// The rights that the rules restrict (`struct landlock_ruleset_attr`). Older kernels know only the
+/// first field.
 #[repr(C)]
 struct Handled {
     files: u64,
+    network: u64,
+}
+
+/// A rule about a port (`struct landlock_net_port_attr`).
+#[repr(C)]
+struct PortRule {
+    allowed: u64,
+    port: u64,
 }
 
 fn landlock_version() -> io::Result<i64> {
@@ -308,17 +330,24 @@ fn landlock_version() -> io::Result<i64> {
     }
 }
 
-/// Removes the right to change or execute files from the calling thread.
-fn landlock() -> io::Result<()> {
+/// Removes the right to change or execute files, and to bind TCP sockets to other ports, from the
+/// calling thread.
+fn landlock(ports: WorkerPorts) -> io::Result<()> {
     let version = landlock_version()?;
-    let mut handled = Handled { files: CHANGES };
+    let mut handled = Handled { files: CHANGES, network: 0 };
     if version >= 2 {
         handled.files |= REFER;
     }
     if version >= 3 {
         handled.files |= TRUNCATE;
     }
-    let size = size_of::<Handled>();
+    let mut size = size_of::<u64>();
+    if version >= 4 && ports == WorkerPorts::Chosen {
+        handled.network = BIND_TCP;
+        size = size_of::<Handled>();
+    }
+    // Port 0: one that the kernel chooses.
+    let chosen = PortRule { allowed: BIND_TCP, port: 0 };
     // SAFETY: the kernel reads `size` bytes of the struct, which outlives the call; the descriptor
     // is new and closed here.
     unsafe {
@@ -326,6 +355,9 @@ fn landlock() -> io::Result<()> {
             libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, size, 0_u32);
         if rules < 0 {
             return Err(io::Error::last_os_error());
+        }
+        if handled.network != 0 {
+            libc::syscall(libc::SYS_landlock_add_rule, rules, PORT_RULE, &raw const chosen, 0_u32);
         }
         let done = libc::syscall(libc::SYS_landlock_restrict_self, rules, 0_u32);
         let error = io::Error::last_os_error();
@@ -341,7 +373,7 @@ mod tests {
     /// Runs `work` on a thread that is confined like a worker.
     fn confined<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         set_no_new_privs(true).unwrap();
-        let _ = WORKERS.set(true);
+        let _ = WORKERS.set(WorkerPorts::Chosen);
         let run = move || {
             confine_worker();
             work()
@@ -370,6 +402,17 @@ mod tests {
             .unwrap();
             socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
             socket.listen(1).unwrap_err();
+            let socket = socket2::Socket::new(
+                socket2::Domain::IPV4,
+                socket2::Type::STREAM,
+                Some(socket2::Protocol::TCP),
+            )
+            .unwrap();
+            let fixed = std::net::SocketAddr::from(([127, 0, 0, 2], at.port()));
+            let denied = socket.bind(&fixed.into()).map_err(|error| error.kind());
+            if landlock_version().is_ok_and(|version| version >= 4) {
+                assert_eq!(denied, Err(io::ErrorKind::PermissionDenied));
+            }
             std::fs::remove_file(&own).unwrap_err();
             std::fs::rename(&own, own.with_extension("other")).unwrap_err();
             std::process::Command::new("/bin/true").status().unwrap_err();

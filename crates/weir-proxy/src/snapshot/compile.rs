@@ -350,6 +350,8 @@ impl Compiler<'_> {
             own.cert_resolver = Arc::new(NamedOnly { names, certificates });
         }
         let offered: &[&[u8]] = match listener.http2_mode() {
+            // Only the servers know what is spoken.
+            _ if listener.protocol == model::Protocol::Tcp => &[],
             model::Http2Mode::Off | model::Http2Mode::Auto => {
                 return Ok(CompiledTls { config, clients });
             }

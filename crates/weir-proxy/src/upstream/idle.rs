@@ -591,8 +591,14 @@ impl<N: Net> IdleConnections<N> {
                     now >= history.idle_since + PARK_AFTER && history.owner.is_none()
                 };
                 let count = shelf.iter().take_while(|one| rested(&one.history)).count();
-                for connection in shelf.drain(..count) {
-                    self.park(endpoint, *connection);
+                // Those for a name stay: no other worker takes one.
+                let mut at = 0;
+                for _ in 0..count {
+                    if shelf.get(at).is_some_and(|one| one.history.name == 0) {
+                        self.park(endpoint, *shelf.remove(at));
+                    } else {
+                        at += 1;
+                    }
                 }
             }
         }

@@ -443,6 +443,20 @@ fn a_path_that_names_a_served_directory_is_redirected_to_the_one_with_a_slash() 
             assert_eq!((response.status(), response.header("location")), (status, location));
         }
     });
+    // No target is the address of another site.
+    let text = text.replacen('{', "{ path normalize=off;", 1);
+    play(&text, async |world| {
+        for start in ["//", "///", "/\\"] {
+            let mut client = world.client().await;
+            let target = format!("{start}b.example/%2e%2e/static");
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            let response = client.message().await;
+            if response.status() == 301 {
+                let location = response.header("location");
+                assert_eq!(location, Some("/b.example/%2e%2e/static/"), "{target}");
+            }
+        }
+    });
 }
 
 #[test]

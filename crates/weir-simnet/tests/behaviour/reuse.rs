@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::peer::Peer;
+use crate::tls_peer::{TlsPeer, certify};
 use crate::world::{Connects, World, app, play};
 use crate::{GET, OK};
 
@@ -59,6 +60,26 @@ fn a_connection_that_was_idle_for_a_while_is_taken_over_by_another_worker() {
         assert_eq!(taken_over_and_left(world), (6 - 1, 0));
         let pool = &world.snapshot().pools[0];
         assert_eq!(pool.endpoints[0].idle.now(), 1);
+    });
+}
+
+/// No other worker takes a connection for a name that a request decided, so it waits for its own.
+#[test]
+fn a_connection_for_a_name_that_was_idle_for_a_while_is_used_again() {
+    let text = app("server 10.0.1.1:80; tls verify=off name=$http_host;", "");
+    play(&format!("workers 2; {text}"), async |world| {
+        let certified = certify(world);
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut upstream = TlsPeer::server(origin.accept().await, &certified).await;
+        for _ in 0..3 {
+            assert!(upstream.head().await.starts_with("GET "));
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+            sleep(Duration::from_secs(3)).await;
+            client.send(GET).await;
+        }
     });
 }
 

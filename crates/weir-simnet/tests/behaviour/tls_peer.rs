@@ -74,6 +74,15 @@ impl TlsPeer {
         assert_eq!(String::from_utf8_lossy(&bytes), text);
     }
 
+    /// Reads up to the end of a head.
+    pub(crate) async fn head(&mut self) -> String {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            bytes.push(self.0.read_u8().await.unwrap());
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+
     /// Reads everything up to the end; returns the text and the kind of end.
     pub(crate) async fn rest(&mut self) -> (String, TlsEnd) {
         let mut bytes = Vec::new();

@@ -81,6 +81,11 @@ fn next(text: &[u8]) -> Option<(u8, &[u8])> {
     text.split_first().map(|(byte, after)| (*byte, after))
 }
 
+/// Appends a text made from a decoded path to a target, in which `%` begins an escape.
+pub(crate) fn append_to_target(text: &[u8], out: &mut Vec<u8>) {
+    encode_but(text, |byte| byte != b'%', out);
+}
+
 fn encode_but(text: &[u8], stays: fn(u8) -> bool, out: &mut Vec<u8>) {
     for &byte in text {
         if stays(byte) {

@@ -463,6 +463,15 @@ pub(crate) enum VariableKind {
 }
 
 impl Variable {
+    /// Returns true for a path that was decoded, and for what is made from one.
+    pub(crate) fn is_decoded_path(&self) -> bool {
+        match &self.0 {
+            VariableKind::Plain(Plain::DecodedUri) => true,
+            VariableKind::Defined(defined) => defined.uses().iter().any(Self::is_decoded_path),
+            _ => false,
+        }
+    }
+
     /// The variable with this name, without its dollar; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         if let [digit @ b'1'..=b'9'] = name.as_bytes() {

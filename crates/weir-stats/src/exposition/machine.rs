@@ -324,8 +324,8 @@ mod tests {
                 ..NetworkInterface::default()
             }],
             tcp: Some(TcpCounters {
-                sent_segments: turn * 99,
-                retransmitted_segments: turn,
+                sent_segments: turn * 990,
+                retransmitted_segments: turn * 10,
                 backlog_overflows: turn,
             }),
             read_us: Some(turn * 1_000_000),

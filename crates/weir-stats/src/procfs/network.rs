@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What went through an interface in one direction since it exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceTraffic {
-    /// Bytes with their heads.
+    /// Bytes, headers included.
     pub bytes: u64,
     /// Packets.
     pub packets: u64,
@@ -20,9 +20,9 @@ pub struct InterfaceTraffic {
 pub struct NetworkInterface {
     /// Its name, such as `eth0`.
     pub name: String,
-    /// InterfaceTraffic to this machine.
+    /// Traffic to this machine.
     pub received: InterfaceTraffic,
-    /// InterfaceTraffic from it.
+    /// Traffic from it.
     pub sent: InterfaceTraffic,
     /// Its speed in each direction, in bytes per second. The loopback and most interfaces of
     /// virtual machines have none.
@@ -83,6 +83,9 @@ pub fn network_share(
     now.iter().filter_map(share).max_by(f64::total_cmp)
 }
 
+/// Of fewer segments, no share is computed: one of them would be a large one.
+const ENOUGH_SEGMENTS: u64 = 500;
+
 /// TCP's counters in this network namespace since it exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpCounters {
@@ -104,12 +107,13 @@ impl TcpCounters {
         })
     }
 
-    /// The share of the segments since `earlier` that were retransmitted; `None` if none was sent.
+    /// The share of the segments since `earlier` that were retransmitted; `None` if there were too
+    /// few of them.
     pub fn retransmitted_share(self, earlier: Self) -> Option<f64> {
         let sent = self.sent_segments.saturating_sub(earlier.sent_segments);
         let retransmitted =
             self.retransmitted_segments.saturating_sub(earlier.retransmitted_segments);
-        (sent > 0).then(|| retransmitted as f64 / (sent + retransmitted) as f64)
+        (sent >= ENOUGH_SEGMENTS).then(|| retransmitted as f64 / (sent + retransmitted) as f64)
     }
 }
 

@@ -88,6 +88,12 @@ fn the_command_lines_of_the_published_comparisons_run_as_they_are() {
         "{text}"
     );
     assert_eq!(requests(plain), 2150);
+    // The printing of one of them has lost a dash.
+    let done = bench(&format!("-t 4 -c 100 -d 1s -R 500 -latency --insecure https://{tls}/"));
+    let (printed, hint) =
+        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success() && hint.contains("`-latency` is taken as `--latency`"), "{hint}");
+    assert!(printed.contains("Detailed Percentile spectrum"), "{printed}");
 }
 
 #[test]
@@ -372,7 +378,8 @@ fn mistakes_are_one_sentence() {
     check("URL", 2, "-R");
     check("-R0 URL", 2, "above zero");
     check("-R99999999999999999999 URL", 2, "above 10M");
-    check("-R10 -latency URL", 2, "`--latency`");
+    check("-R10 -laten URL", 2, "`--latency`");
+    check("-R10 -lines URL", 2, "there is no `-lines`");
     check("-R10 -s script.lua URL", 2, "Lua");
     check("-R10 -t4 -c2 URL", 2, "4 threads for 2 connections");
     check("-R10 -c1.5 URL", 2, "whole number");

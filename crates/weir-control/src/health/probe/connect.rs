@@ -73,7 +73,7 @@ pub(super) async fn connect(
 async fn open(start: ProbeStart<'_>) -> io::Result<ProbeStream> {
     Ok(match start.address {
         PeerAddress::Socket(address) => {
-            let stream = match start.source.filter(|from| from.is_ipv4() == address.is_ipv4()) {
+            let stream = match start.source {
                 None => TcpStream::connect(*address).await?,
                 Some(from) => connect_from(*address, from).await?,
             };

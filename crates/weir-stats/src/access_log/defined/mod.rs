@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::access_log::escape;
 use crate::access_log::scratch::Scratch;
 use crate::access_log::value::{self, VariableValue};
 use crate::access_log::variable::{Definition, VariableKind};
+use crate::access_log::{decoded_path, escape};
 use crate::{Clock, Entry, Escape, Template, TemplateError, Variable};
 use convert::Conversion;
 pub use convert::{ConvertLines, convert_text, converter_fault, converters, is_converter};
@@ -242,7 +242,11 @@ impl Definition for DefinedVariable {
             Some(Found { text: ResultText::Varying(template), groups }) => {
                 let mut raw = Scratch::take();
                 template.append_with(entry, clock, groups.as_ref(), &mut raw.0);
-                escape::append(&raw.0, how, out);
+                if how == Escape::Path && self.uses.iter().any(Variable::is_decoded_path) {
+                    decoded_path::append_to_target(&raw.0, out);
+                } else {
+                    escape::append(&raw.0, how, out);
+                }
             }
         }
     }

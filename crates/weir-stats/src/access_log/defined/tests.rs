@@ -122,6 +122,21 @@ fn values_are_escaped_for_their_context() {
 }
 
 #[test]
+fn what_is_left_of_a_decoded_path_stays_encoded_in_a_target() {
+    let entries = [("~^(?<rest>.*)$", "/b%41$rest%")];
+    let decoded = map("$decoded_uri", PLAIN, "", &entries);
+    assert_eq!(value(&decoded, "$m", Escape::Path), "/b%2541/a%25");
+    assert_eq!(value(&decoded, "$m", Escape::None), "/b%41/a%");
+    let mut more = decoded.clone();
+    let entries = [("~(.*)", "$1")];
+    more.add_map("n", &MapLines { source: "$m", keys: PLAIN, default: "", entries: &entries })
+        .unwrap();
+    assert_eq!(value(&more, "$n", Escape::Path), "/b%2541/a%25");
+    let received = map("$uri", PLAIN, "", &[("~^(?<rest>.*)$", "$rest%20")]);
+    assert_eq!(value(&received, "$m", Escape::Path), "/a%20");
+}
+
+#[test]
 fn a_split_has_the_hash_and_the_bounds_of_nginx() {
     // Reference values of MurmurHash2 with seed 0.
     assert_eq!(split_hash(b""), 0);

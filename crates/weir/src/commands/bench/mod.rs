@@ -271,7 +271,7 @@ impl PreparedRun {
             elapsed_ns: 0,
             threads: self.load.threads,
             connections: self.load.connections,
-            latency: arguments.latency || arguments.u_latency,
+            latency: arguments.latency || arguments.u_latency || arguments.one_dash.is_some(),
             uncorrected: arguments.u_latency,
             is_wrk2: arguments.wrk2,
         }
@@ -356,8 +356,12 @@ impl BenchArguments {
     fn refuse_what_is_not_meant(&self) -> Result<(), CommandFailure> {
         let usage = |sentence: &str| Err(CommandFailure::Usage(sentence.to_owned()));
         match &self.one_dash {
+            // As the published comparisons have it.
+            Some(rest) if rest == "atency" => {
+                say("weir: `-latency` is taken as `--latency`, which has two dashes\n");
+            }
             Some(rest) if "atency".starts_with(rest.as_str()) => {
-                return usage("`-latency` needs two dashes: write `--latency` or `-L`");
+                return usage("write `--latency` or `-L`");
             }
             Some(rest) => return usage(&format!("there is no `-l{rest}`; `-L` shows latencies")),
             None => {}
