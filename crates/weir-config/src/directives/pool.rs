@@ -103,7 +103,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(CLIENT_TLS)
         .example("check_tls ca=/etc/weir/ca.pem;"),
-    directive("source", POOL, "ADDRESS", "The address of this machine that connections to the servers come from, probes included: an IP address, and a port if each of them is to come from the same one, so that there is at most one to each server at a time. Without it the kernel chooses. HAProxy calls this `source`, nginx `proxy_bind`.")
+    directive("source", POOL, "ADDRESS", "The address of this machine that connections to the servers come from, probes included: an IP address, and a port if each of them is to come from the same one, so that there is at most one to each server at a time. A port that a reload brings needs an upgrade of the process if it runs in the sandbox and no `source` had a port at its start. Without it the kernel chooses. HAProxy calls this `source`, nginx `proxy_bind`.")
         .example("source 192.0.2.7;"),
     directive("send_proxy", POOL, "v1 | v2", "Begins each connection to a server with a header of the PROXY protocol, which tells the client's address and the one that it connected to; probes tell that the connection is Weir's own. Each connection then serves one client: none is kept for others (`keepalive` has no effect). HAProxy calls this `send-proxy`, nginx `proxy_protocol on`.")
         .options(SEND_PROXY)
