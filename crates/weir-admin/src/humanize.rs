@@ -72,12 +72,12 @@ pub fn credits(credits: &CreditsReport) -> (String, String) {
 
 /// A larger share of the machine's time that the host gave to others is a shortage.
 const STEAL: f64 = 0.02;
-/// A larger share of an interface's speed in use is a shortage: what is left is bursts.
+/// A larger share of an interface's speed in use is a shortage: bursts need the rest.
 const FULL_NETWORK: f64 = 0.9;
 /// A larger share of retransmitted segments is a shortage.
 const RETRANSMITTED: f64 = 0.02;
 
-/// What the machine withheld in the last ten seconds, a sentence for each.
+/// The resources that the machine withheld in the last ten seconds, a sentence for each.
 pub fn shortages(usage: &Usage) -> Vec<String> {
     let over = |share: Option<f64>, most: f64| {
         share.filter(|share| *share >= most).map(|share| format!("{:.0} %", share * 100.0))

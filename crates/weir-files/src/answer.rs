@@ -70,17 +70,22 @@ impl Answer {
     }
 }
 
-/// A redirect to the same target with a slash after its path. Several leading slashes become one,
-/// since `//elsewhere.example` would be another site; so do backslashes, which browsers read as
-/// slashes.
+/// Returns a path without its leading slashes and backslashes, which browsers read as slashes. A
+/// redirect to a path begins with one slash: `//elsewhere.example` would be another site.
+pub fn without_slashes(path: &[u8]) -> &[u8] {
+    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let name = path.iter().position(|byte| !is_slash(byte)).unwrap_or(path.len());
+    path.get(name..).unwrap_or_default()
+}
+
+/// A redirect to the same target with a slash after its path.
 pub(crate) fn redirect(target: &[u8]) -> Answer {
     let query = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
     let (path, query) = target.split_at(query);
-    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
-    let name = path.iter().position(|byte| !is_slash(byte)).unwrap_or(path.len());
+    let name = without_slashes(path);
     let mut location = String::from("/");
-    let slash: &[u8] = if name == path.len() { b"" } else { b"/" };
-    for byte in path.iter().skip(name).chain(slash).chain(query) {
+    let slash: &[u8] = if name.is_empty() { b"" } else { b"/" };
+    for byte in name.iter().chain(slash).chain(query) {
         if byte.is_ascii_graphic() {
             location.push(char::from(*byte));
         } else {

@@ -19,7 +19,7 @@ mod request;
 mod root;
 mod types;
 
-pub use self::answer::{Answer, FileAnswer, StatusAnswer};
+pub use self::answer::{Answer, FileAnswer, StatusAnswer, without_slashes};
 pub use self::body::{BodyProgress, FileBody, Pieces, Stretch};
 pub use self::request::FileRequest;
 pub use self::root::{FileKind, Root};

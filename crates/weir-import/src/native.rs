@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use weir_config::source::{ReplacedWord, SourceSpan};
 pub(crate) use weir_config::syntax::layout::print;
@@ -137,5 +138,14 @@ fn replace_words(
         if let Some(block) = &mut directive.block {
             replace_words(&mut block.directives, replaced);
         }
+    }
+}
+
+/// Returns the native text of an address that connections to servers come from, without the port if
+/// the kernel chooses it.
+pub(crate) fn source_text(address: SocketAddr) -> String {
+    match address.port() {
+        0 => address.ip().to_string(),
+        _ => address.to_string(),
     }
 }

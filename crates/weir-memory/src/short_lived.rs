@@ -5,8 +5,8 @@
 //! No memory returns to the system, nothing is merged, and the blocks are not counted: it is not for
 //! programs that serve. It is off until [`begin`], and for all blocks of more than [`LARGEST`] bytes.
 //!
-//! A command that needs much gets its memory ahead of use from a thread of its own: with a page fault
-//! for each page, a seventh of the time of `weir check` on a long file went by in the kernel.
+//! A command that needs much gets its memory ahead of use from a thread of its own: page faults
+//! were a seventh of the time of `weir check` on a long file.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -32,7 +32,7 @@ const LONG: usize = 4 << 20;
 const AHEAD: usize = 16 << 20;
 /// The number of bytes that are prepared at once.
 const STEP: usize = 2 << 20;
-/// The interval at which the need is looked at. In it the fastest reader takes a tenth of [`AHEAD`].
+/// The interval at which the need is looked at. `weir check` takes about 0.4 MB in it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The first address of the range; [`OFF`] before [`begin`], so that no address lies in it.

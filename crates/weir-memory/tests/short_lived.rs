@@ -1,4 +1,4 @@
-//! The blocks of short-lived commands: they keep their bytes, whoever frees them, and freed ones
+//! The blocks of short-lived commands: they keep their bytes until any thread frees them, and freed ones
 //! are used again.
 
 use std::alloc::{GlobalAlloc, Layout};

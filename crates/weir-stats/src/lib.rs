@@ -16,6 +16,7 @@ pub use access_log::batch::{
     log_fan,
 };
 pub use access_log::clock::Clock;
+pub use access_log::decoded_path::resolve_path;
 pub use access_log::defined::{
     ConvertLines, DefinedVariables, DefinitionError, DefinitionPart, MOST_MAP_REGEXES, MapKeys,
     MapLines, SplitShares, convert_text, converter_fault, converters, is_converter, split_hash,

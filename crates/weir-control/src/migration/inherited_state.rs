@@ -1,6 +1,6 @@
 //! State that a successor would otherwise have to determine again: the keys of TLS session tickets,
-//! the endpoints that are down, draining, ejected or in slow start. It is sent before the successor starts,
-//! and applied before it accepts anything.
+//! the endpoints that are down, draining, ejected or in slow start. It is sent before the successor
+//! starts, and applied before it accepts anything.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ struct EndpointStanding {
     down: bool,
     /// The other statements of the endpoint about itself.
     #[serde(default)]
-    said: Vec<SelfReport>,
+    reports: Vec<SelfReport>,
     /// The end of its ejection, on the machine's monotonic clock, µs.
     #[serde(default)]
     ejected_until_us: Option<u64>,
@@ -58,14 +58,14 @@ enum SelfReport {
 }
 
 impl SelfReport {
-    /// The words of an endpoint.
+    /// The reports of an endpoint that hold now.
     fn of(state: &EndpointState) -> Vec<Self> {
-        let words = [
+        let all = [
             (Self::AgentDown, state.agent_health() == Health::Unhealthy),
             (Self::AgentDrains, state.is_agent_draining()),
             (Self::ProbeDrains, state.is_probe_draining()),
         ];
-        words.into_iter().filter_map(|(word, is_said)| is_said.then_some(word)).collect()
+        all.into_iter().filter_map(|(report, holds)| holds.then_some(report)).collect()
     }
 
     fn apply(self, balancer: &Balancer, index: usize, now_us: u64) {
@@ -100,15 +100,15 @@ impl InheritedState {
                 let until = process.instant(state.ejected_until());
                 let ejected = state.is_ejected(now_us).then(|| clock.microseconds(until));
                 let down = state.probed_health() == Health::Unhealthy;
-                let said = SelfReport::of(state);
+                let reports = SelfReport::of(state);
                 let slow = pool.balancer.slow_for_us(index, now_us).filter(|_| ejected.is_none());
                 let slow = slow.map(|passed_us| clock.microseconds.saturating_sub(passed_us));
-                if down || !said.is_empty() || ejected.is_some() || slow.is_some() {
+                if down || !reports.is_empty() || ejected.is_some() || slow.is_some() {
                     endpoints.push(EndpointStanding {
                         pool: pool.name.to_string(),
                         endpoint: endpoint.name.to_string(),
                         down,
-                        said,
+                        reports,
                         ejected_until_us: ejected,
                         slow_since_us: slow,
                     });
@@ -139,8 +139,8 @@ impl InheritedState {
             if standing.down {
                 pool.balancer.set_health(index, Health::Unhealthy, now_us);
             }
-            for word in &standing.said {
-                word.apply(&pool.balancer, index, now_us);
+            for report in &standing.reports {
+                report.apply(&pool.balancer, index, now_us);
             }
             if let Some(until_us) = standing.ejected_until_us {
                 let until_us = process.balance_clock(clock.instant(until_us));

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use rustix::process::{Resource, getrlimit};
-use rustix::time::{ClockId, clock_gettime};
 use weir_stats::exposition::{CpuGroup, MachineFigures};
 use weir_stats::procfs::{
     ControlGroup, CoreTimes, Cpu, NetworkInterface, TcpCounters, Throttled, value_of,
@@ -41,16 +42,8 @@ pub fn read(workers: usize) -> MachineFigures {
         })
         .unwrap_or_default(),
         tcp: TcpCounters::of(&text("/proc/self/net/snmp"), &text("/proc/self/net/netstat")),
-        read_us: read_us(),
+        read_us: Some(monotonic_us()),
     }
-}
-
-/// The time on the monotonic clock, µs.
-fn read_us() -> Option<u64> {
-    let now = clock_gettime(ClockId::Monotonic);
-    let (seconds, nanoseconds) =
-        (u64::try_from(now.tv_sec).ok()?, u64::try_from(now.tv_nsec).ok()?);
-    Some(seconds * 1_000_000 + nanoseconds / 1_000)
 }
 
 /// The processor time of each worker's thread, found by the thread's name.
@@ -69,6 +62,13 @@ fn workers_of(tasks: &Path, workers: usize) -> Vec<Option<Cpu>> {
         }
     }
     found
+}
+
+/// Now on the clock that all processes of the machine share (`CLOCK_MONOTONIC`), µs.
+pub(crate) fn monotonic_us() -> u64 {
+    // The C library's call, since valgrind does not support rustix's.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    now.as_micros() as u64
 }
 
 /// The processor time that all programs have used on all cores since the machine started, µs.

@@ -749,7 +749,7 @@ impl HaproxyConverter<'_> {
         if text.text.contains('%') {
             return Err("a text with fields has no conversion here: write `set-header`".to_owned());
         }
-        // Where the regex matches a part, the text stands for the whole line.
+        // The text stands for the whole line even if the regex matches only a part of it.
         let whole = format!("(?s)^.*?(?:{}).*$", crate::pcre::native(&regex.text)?);
         let steps = [vec!["regsub".to_owned(), whole, text.text.clone()]];
         if let Err(reason) = weir_config::converter_fault(&steps[0]) {

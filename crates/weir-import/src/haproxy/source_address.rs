@@ -4,7 +4,7 @@ use weir_config::syntax::tree::Directive;
 
 use super::convert::HaproxyConverter;
 use super::sections::SectionId;
-use crate::native::NativeLine;
+use crate::native::{NativeLine, source_text};
 
 impl HaproxyConverter<'_> {
     /// Converts the `source ADDRESS` of a backend.
@@ -43,8 +43,5 @@ pub(super) fn source_address(text: &str) -> Result<String, String> {
             "`{text}`: write no ports, so that the kernel chooses a free one for each connection"
         ));
     }
-    weir_config::source_address(plain).map(|address| match address.port() {
-        0 => address.ip().to_string(),
-        _ => address.to_string(),
-    })
+    weir_config::source_address(plain).map(source_text)
 }

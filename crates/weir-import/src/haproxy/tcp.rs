@@ -139,7 +139,7 @@ impl HaproxyConverter<'_> {
         let mut drafts = Vec::new();
         for keyword in ["tcp-request connection", "tcp-request session", "tcp-request content"] {
             let mut accepted: Vec<AclTest> = Vec::new();
-            // Whether there is a `ClientHello` is not known: what holds for TLS holds for all.
+            // It is not known if there is a `ClientHello`: a rule for TLS holds for all.
             self.assumes_tls = (keyword == "tcp-request content").then_some(false);
             for line in sections.every(id, keyword) {
                 let words = sections.words(line);

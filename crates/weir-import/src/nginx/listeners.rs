@@ -802,7 +802,7 @@ impl<'t> Converter<'_, 't> {
             if *server != default || is_named {
                 self.outcomes.refuse(id, "write it in the default server of the address, without names: handshakes are rejected for names that no server has");
             } else if !has_certificate {
-                self.outcomes.refuse(id, "no server of the address has a certificate, so that nobody gets a handshake: leave the `listen` out");
+                self.outcomes.refuse(id, "no server of the address has a certificate, so that no handshake succeeds: leave the `listen` out");
             } else {
                 rejects = true;
             }

@@ -4,7 +4,7 @@ use weir_config::syntax::tree::Directive;
 
 use super::scope::InheritanceScope;
 use super::state::Converter;
-use crate::native::NativeLine;
+use crate::native::{NativeLine, source_text};
 
 impl<'t> Converter<'_, 't> {
     /// Returns the `source` of the pool of a `proxy_pass`, if it has one.
@@ -29,11 +29,8 @@ impl<'t> Converter<'_, 't> {
         match found {
             Ok(address) => {
                 self.outcomes.honour(id);
-                let text = match address.port() {
-                    0 => address.ip().to_string(),
-                    _ => address.to_string(),
-                };
-                Some(NativeLine::new("source", self.statements.span(id)).value(&text).end())
+                let line = NativeLine::new("source", self.statements.span(id));
+                Some(line.value(&source_text(address)).end())
             }
             Err(reason) => {
                 self.outcomes.refuse(id, reason);

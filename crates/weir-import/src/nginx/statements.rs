@@ -118,7 +118,7 @@ impl<'t> Statements<'t> {
             && headers.all(|one| one.word(0) == "proxy_protocol")
             && named("listen").all(has_header);
         statements.listens_with_proxy_protocol = listens;
-        // Where addresses alone decide, either way is the same.
+        // Either way is the same if addresses alone decide.
         if statements.guards.iter().all(|name| *name == "satisfy") {
             statements.guards.clear();
         }

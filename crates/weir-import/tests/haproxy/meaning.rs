@@ -904,10 +904,10 @@ fn users_with_plain_passwords_are_tests_of_a_digest() {
     ] {
         let (word, reason, imported) = check(list, rule);
         assert!(word == "refused" && reason.contains(expected), "{rule}: {word} {reason}");
-        // What cannot be verified lets nobody in.
+        // Passwords that cannot be verified let no request pass.
         assert_eq!(statuses(&config(imported)), [403], "{list} {rule}");
     }
-    // A group without users lets nobody in either.
+    // Neither does a group without users.
     let (word, _, imported) = check(plain, "http_auth_group(people) none");
     assert_eq!((word, statuses(&config(imported))), ("honoured", vec![401]));
 }

@@ -110,7 +110,7 @@ impl<'tree> ExperimentDraft<'tree> {
             ("candidate", found.candidates.is_empty()),
             ("workload", found.workloads.is_empty()),
         ];
-        // What stands behind a fault of the syntax may not have been read.
+        // The text behind a fault of the syntax may not have been read.
         for (part, _) in parts.into_iter().filter(|(_, is_missing)| is_whole && *is_missing) {
             let message = format!("the experiment has no `{part}`");
             reader.errors.push(Diagnostic::general(message));

@@ -20,7 +20,7 @@ use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::reasons::{about, octets};
 use crate::exchange::scope::Scope;
-use crate::exchange::server_name;
+use crate::exchange::server_name::RequestedName;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::pool::BreakerOpen;
 use crate::limiting::server_connections::CountedConnection;
@@ -43,6 +43,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) number: usize,
     /// The settings of the request, the pool's or its route's.
     pub(crate) rules: &'a UpstreamRules,
+    /// The name that TLS asks the server for; `None` for the server's own.
+    requested: Option<Box<RequestedName>>,
     /// The hashed key, for policies that use one.
     key: u64,
     pub(crate) tried: Tried,
@@ -73,6 +75,11 @@ pub(crate) struct Dispatch<'a> {
 }
 
 impl<'a> Dispatch<'a> {
+    /// The number of the name among idle connections; 0 for the server's own.
+    fn name_number(&self) -> u64 {
+        self.requested.as_ref().map_or(0, |requested| requested.number)
+    }
+
     pub(crate) fn new<C: ClientSide>(
         exchange: &Exchange<'a, C>,
         pool: &'a Arc<UpstreamPool>,
@@ -93,6 +100,7 @@ impl<'a> Dispatch<'a> {
             pool,
             number,
             rules,
+            requested: RequestedName::of(exchange, pool),
             key: exchange.placement.key,
             tried: Tried::default(),
             fresh: false,
@@ -156,7 +164,7 @@ impl<'a> Dispatch<'a> {
                     self.pool.endpoint_connected(index);
                     exchange.outcome.times.connect = self.connect_time(self.now);
                     exchange.placement.reused = false;
-                    let (now, name) = (self.now, server_name::number(exchange, self.pool));
+                    let (now, name) = (self.now, self.name_number());
                     let connection = UpstreamConnection::fresh_for(transport, counted, now, name);
                     return Ok(Box::new(connection));
                 }
@@ -197,7 +205,7 @@ impl<'a> Dispatch<'a> {
         let idle = &exchange.scope.worker.idle;
         let client = exchange.client.facts();
         let level = self.pool.keepalive.reuse;
-        let name = server_name::number(exchange, self.pool);
+        let name = self.name_number();
         let eligible = Eligible::new(level, client.served, client.resident.owner(), name);
         if eligible.is_none() {
             return None;
@@ -348,8 +356,8 @@ impl<'a> Dispatch<'a> {
         let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
         let announcement = announcement::of(exchange, self.pool);
-        let asked = server_name::of(exchange, self.pool);
-        let begin = ConnectionOpening { tls, name: asked, announcement };
+        let name = self.requested.as_ref().map(|requested| Box::new(requested.name.clone()));
+        let begin = ConnectionOpening { tls, name, announcement };
         let connect = self.pool.connect(&scope.worker.net, index, begin);
         let mut attempt = std::pin::pin!(connect);
         let buffers = &scope.worker.buffers;

@@ -9,7 +9,10 @@ use std::task::{Poll, ready};
 
 use tokio::task::yield_now;
 use weir_config::model::{FileCandidate, Files};
-use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileKind, FileRequest, Pieces, Root};
+use weir_files::{
+    Answer, BodyProgress, FileAnswer, FileBody, FileKind, FileRequest, Pieces, Root,
+    without_slashes,
+};
 use weir_stats::Cause;
 use weir_stats::metrics::Yield;
 use weir_wire::RequestHead;
@@ -141,10 +144,7 @@ pub(super) fn with_slash(
     if form.seen(path, &mut buffer) != prefix.as_bytes() {
         return None;
     }
-    // `//elsewhere.example` would be another site, for browsers with backslashes too.
-    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
-    let name = path.get(path.iter().position(|byte| !is_slash(byte))?..)?;
-    let mut location = [b"/", name, b"/"].concat();
+    let mut location = [b"/", without_slashes(path), b"/"].concat();
     if let Some(query) = view.query() {
         location.push(b'?');
         location.extend_from_slice(query);

@@ -11,27 +11,28 @@ use crate::exchange::request_key;
 use crate::exchange::state::Exchange;
 use crate::upstream::UpstreamPool;
 
-/// Returns the name for a request, if its pool has one for each.
-pub(crate) fn of<C: ClientSide>(
-    exchange: &Exchange<'_, C>,
-    pool: &UpstreamPool,
-) -> Option<Box<ServerName<'static>>> {
-    named(&text(exchange, pool)?).map(Box::new)
+/// The name that a request decides.
+#[derive(Clone)]
+pub(crate) struct RequestedName {
+    pub(crate) name: ServerName<'static>,
+    /// A number, not 0, that stands for the name among idle connections. It cannot be foreseen, so
+    /// that no client makes its name share connections with another one.
+    pub(crate) number: u64,
 }
 
-/// Returns a number that stands for the name among idle connections; 0 for the server's own. It
-/// cannot be foreseen, so that no client makes its name share connections with another one.
-pub(crate) fn number<C: ClientSide>(exchange: &Exchange<'_, C>, pool: &UpstreamPool) -> u64 {
-    static KEY: OnceLock<RandomState> = OnceLock::new();
-    let Some(name) = text(exchange, pool).and_then(|text| named(&text)) else { return 0 };
-    KEY.get_or_init(RandomState::new).hash_one(name) | 1
-}
-
-fn text<C: ClientSide>(exchange: &Exchange<'_, C>, pool: &UpstreamPool) -> Option<Vec<u8>> {
-    let key = pool.request_name.as_ref()?;
-    let mut text = Vec::new();
-    request_key::fill(exchange, key, &mut text);
-    Some(text)
+impl RequestedName {
+    /// Returns the name for a request, if its pool has one for each; on the heap, as it is rare.
+    pub(crate) fn of<C: ClientSide>(
+        exchange: &Exchange<'_, C>,
+        pool: &UpstreamPool,
+    ) -> Option<Box<Self>> {
+        static KEY: OnceLock<RandomState> = OnceLock::new();
+        let mut text = Vec::new();
+        request_key::fill(exchange, pool.request_name.as_ref()?, &mut text);
+        let name = named(&text)?;
+        let number = KEY.get_or_init(RandomState::new).hash_one(&name) | 1;
+        Some(Box::new(Self { name, number }))
+    }
 }
 
 /// Returns a text as the name of a server, without the port that a `Host` may have.

@@ -222,7 +222,7 @@ impl Net for OsNet {
 /// the other end is known, so that connections to several servers can share it.
 ///
 /// # Errors
-/// The errors of `bind(2)` and `connect(2)`.
+/// Those of `connect(2)`, and a sentence if the address cannot be used.
 pub async fn connect_from(address: SocketAddr, from: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if from.port() == 0 {

@@ -71,19 +71,11 @@ pub fn compile(
         Some(previous) => Arc::clone(&previous.tickets),
         None => Tickets::new().map_err(|error| error.to_string())?,
     };
-    let mut compiler = Compiler {
-        reader: FileReader::new(surroundings.read),
-        root: surroundings.root,
-        numbers: previous.map(|previous| Arc::clone(&previous.numbers)).unwrap_or_default(),
-        limiter: match previous {
-            Some(previous) => Arc::clone(&previous.limiter),
-            None => Limiter::new(config.limit_table),
-        },
-        tickets,
-        types: HashMap::new(),
-        warnings: Vec::new(),
-        changes: Vec::new(),
-    };
+    let mut compiler = Compiler::new(surroundings.read, surroundings.root, config, tickets);
+    if let Some(previous) = previous {
+        compiler.numbers = Arc::clone(&previous.numbers);
+        compiler.limiter = Arc::clone(&previous.limiter);
+    }
     let known = previous.map(|previous| by_name(&previous.pools)).unwrap_or_default();
     let pools = config.pools.iter().map(|pool| {
         let now = known.get(pool.name.as_str()).map(|pool| Arc::clone(pool));
@@ -147,16 +139,7 @@ pub fn verify(
     root: Option<&Path>,
 ) -> Result<Vec<String>, String> {
     let tickets = Tickets::new().map_err(|error| error.to_string())?;
-    let compiler = || Compiler {
-        reader: FileReader::new(read),
-        root,
-        numbers: Arc::default(),
-        limiter: Limiter::new(config.limit_table),
-        tickets: Arc::clone(&tickets),
-        types: HashMap::new(),
-        warnings: Vec::new(),
-        changes: Vec::new(),
-    };
+    let compiler = || Compiler::new(read, root, config, Arc::clone(&tickets));
     let pools = || -> Result<_, String> {
         let mut compiler = compiler();
         config.pools.iter().try_for_each(|pool| compiler.pool(pool, &[]).map(drop))?;
@@ -247,6 +230,27 @@ struct Compiler<'a> {
     types: HashMap<String, Arc<FileTypes>>,
     warnings: Vec<String>,
     changes: Vec<PoolSuccession>,
+}
+
+impl<'a> Compiler<'a> {
+    /// A compiler without a previous configuration.
+    fn new(
+        read: ReadFile<'a>,
+        root: Option<&'a Path>,
+        config: &Config,
+        tickets: Arc<Tickets>,
+    ) -> Self {
+        Self {
+            reader: FileReader::new(read),
+            root,
+            numbers: Arc::default(),
+            limiter: Limiter::new(config.limit_table),
+            tickets,
+            types: HashMap::new(),
+            warnings: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
 }
 
 impl Compiler<'_> {

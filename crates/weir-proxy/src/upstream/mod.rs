@@ -166,7 +166,7 @@ impl EndpointRef<'_> {
     }
 }
 
-/// What a connection begins with.
+/// The beginning of a connection.
 pub(crate) struct ConnectionOpening<'a> {
     /// The worker's configuration of TLS for the pool, if it has one.
     pub(crate) tls: Option<&'a Arc<ClientConfig>>,

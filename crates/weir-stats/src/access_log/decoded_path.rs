@@ -1,7 +1,8 @@
 //! The path of a request as nginx has it in `$uri`: decoded once, with empty and dot segments
 //! resolved, whatever form routes match and servers get.
 
-use crate::access_log::scratch::Scratch;
+use smallvec::{Array, SmallVec};
+
 use crate::access_log::{escape, format};
 use crate::{Escape, Slashes};
 
@@ -11,14 +12,14 @@ pub(crate) fn append(path: &[u8], slashes: Slashes, how: Escape, out: &mut Vec<u
     if is_decoded(path) {
         return escape::append(path, how, out);
     }
-    let mut decoded = Scratch::take();
-    resolve(path, slashes, &mut decoded.0);
+    let mut decoded = SmallVec::<[u8; 128]>::new();
+    resolve_path(path, slashes, &mut decoded);
     match how {
-        Escape::Log | Escape::Json => escape::append(&decoded.0, how, out),
+        Escape::Log | Escape::Json => escape::append(&decoded, how, out),
         Escape::None | Escape::Header => {
-            encode_but(&decoded.0, |byte| !byte.is_ascii_control(), out);
+            encode_but(&decoded, |byte| !byte.is_ascii_control(), out);
         }
-        Escape::Path => encode_but(&decoded.0, stays_in_path, out),
+        Escape::Path => encode_but(&decoded, stays_in_path, out),
     }
 }
 
@@ -35,7 +36,7 @@ fn is_decoded(path: &[u8]) -> bool {
 
 /// Appends a path decoded once, without dot segments, and without empty ones if slashes are merged.
 /// A path that climbs above the root stays at the root; an invalid escape stays as it is.
-fn resolve(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
+pub fn resolve_path<A: Array<Item = u8>>(path: &[u8], slashes: Slashes, out: &mut SmallVec<A>) {
     let mut segment = out.len();
     let mut rest = path;
     while let Some((byte, after)) = next(rest) {
@@ -63,7 +64,7 @@ fn ends_in_dots(out: &[u8], start: usize) -> bool {
 }
 
 /// Removes the last segment, which is a dot segment, and the one before it for `..`.
-fn remove_dots(out: &mut Vec<u8>, start: usize) {
+fn remove_dots<A: Array<Item = u8>>(out: &mut SmallVec<A>, start: usize) {
     let is_parent = out.len() - start == 2;
     let before = &out[..start - 1];
     let parent = before.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
@@ -165,8 +166,8 @@ mod tests {
         #[test]
         fn a_decoded_path_has_no_dot_segment(path in "/([a.%/]|%2[efEF]|%25){0,24}") {
             for slashes in [Slashes::Merged, Slashes::Kept] {
-                let mut out = Vec::new();
-                resolve(path.as_bytes(), slashes, &mut out);
+                let mut out = SmallVec::<[u8; 32]>::new();
+                resolve_path(path.as_bytes(), slashes, &mut out);
                 prop_assert!(out.starts_with(b"/"));
                 let mut segments = out.split(|&byte| byte == b'/').skip(1);
                 prop_assert!(segments.all(|segment| !matches!(segment, b"." | b"..")));

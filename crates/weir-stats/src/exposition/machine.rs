@@ -39,7 +39,7 @@ pub struct MachineFigures {
     /// TCP's counters, of all processes that see the same network.
     #[serde(default)]
     pub tcp: Option<TcpCounters>,
-    /// When this was read, in microseconds on the monotonic clock.
+    /// The time of the reading on the monotonic clock, µs.
     #[serde(default)]
     pub read_us: Option<u64>,
 }

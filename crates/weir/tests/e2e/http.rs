@@ -122,7 +122,7 @@ fn clients_with_tls_may_choose_http2() {
     };
     assert_eq!(version("https", 1, "--http2"), "2");
     assert_eq!(version("https", 1, "--http1.1"), "1.1");
-    // Without TLS nobody asks.
+    // Without TLS there is no choice.
     assert_eq!(version("http", 0, "--http2"), "1.1");
 }
 

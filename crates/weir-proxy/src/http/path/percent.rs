@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use weir_config::model::{MatchedPath, PathRules};
-use weir_stats::Slashes;
+use weir_stats::{Slashes, resolve_path};
 
 /// A buffer that holds a usual decoded path on the stack.
 pub(crate) type PathBuffer = SmallVec<[u8; 128]>;
@@ -92,26 +92,8 @@ fn normal_path<'a>(path: &'a [u8], slashes: Slashes, buffer: &'a mut PathBuffer)
     if is_normal(path) {
         return path;
     }
-    let mut decoded = PathBuffer::new();
-    decode(path, &mut decoded);
     buffer.clear();
-    let mut ends_open = true;
-    // The text before the first slash is no segment.
-    for segment in decoded.split(|&byte| byte == b'/').skip(usize::from(decoded.starts_with(b"/")))
-    {
-        let is_empty = segment.is_empty() && slashes == Slashes::Merged;
-        ends_open = is_empty || matches!(segment, b"." | b"..");
-        if segment == b".." {
-            let parent = buffer.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-            buffer.truncate(parent);
-        } else if !ends_open {
-            buffer.push(b'/');
-            buffer.extend_from_slice(segment);
-        }
-    }
-    if ends_open {
-        buffer.push(b'/');
-    }
+    resolve_path(path, slashes, buffer);
     buffer
 }
 
