@@ -3,9 +3,15 @@
 
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use weir_proxy::instant::Instant;
 
-use crate::process::machine::monotonic_us;
+/// Now, in microseconds since the machine started.
+pub(crate) fn now_us() -> u64 {
+    // The C library's call, since valgrind does not support rustix's.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    now.as_micros() as u64
+}
 
 /// The conversion between this process's instants and the machine's clock.
 pub(crate) struct MachineClock {
@@ -15,7 +21,7 @@ pub(crate) struct MachineClock {
 
 impl MachineClock {
     pub(crate) fn new() -> Self {
-        Self { instant: Instant::now(), microseconds: monotonic_us() }
+        Self { instant: Instant::now(), microseconds: now_us() }
     }
 
     pub(crate) fn microseconds(&self, instant: Instant) -> u64 {

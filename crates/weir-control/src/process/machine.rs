@@ -3,14 +3,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
 use rustix::process::{Resource, getrlimit};
 use weir_stats::exposition::{CpuGroup, MachineFigures};
 use weir_stats::procfs::{
     ControlGroup, CoreTimes, Cpu, NetworkInterface, TcpCounters, Throttled, value_of,
 };
+
+use crate::migration::machine_clock;
 
 /// The name of worker threads, before their number.
 const WORKER: &str = "weir-worker-";
@@ -42,7 +42,7 @@ pub fn read(workers: usize) -> MachineFigures {
         })
         .unwrap_or_default(),
         tcp: TcpCounters::of(&text("/proc/self/net/snmp"), &text("/proc/self/net/netstat")),
-        read_us: Some(monotonic_us()),
+        read_us: Some(machine_clock::now_us()),
     }
 }
 
@@ -62,13 +62,6 @@ fn workers_of(tasks: &Path, workers: usize) -> Vec<Option<Cpu>> {
         }
     }
     found
-}
-
-/// Now on the clock that all processes of the machine share (`CLOCK_MONOTONIC`), µs.
-pub(crate) fn monotonic_us() -> u64 {
-    // The C library's call, since valgrind does not support rustix's.
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
-    now.as_micros() as u64
 }
 
 /// The processor time that all programs have used on all cores since the machine started, µs.

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use crate::process::machine::monotonic_us;
+use crate::migration::machine_clock;
 use crate::process::supervisor_client;
 
 /// The socket of systemd and its watchdog time.
@@ -51,7 +51,7 @@ impl Notifier {
 
     /// Reports that the process reads its configuration again, until [`Notifier::ready`].
     pub(crate) fn reloading(&self) {
-        let now_us = monotonic_us();
+        let now_us = machine_clock::now_us();
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=reloading"));
     }
 
