@@ -45,8 +45,6 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) rules: &'a UpstreamRules,
     /// The name that TLS asks the server for; `None` for the server's own.
     requested: Option<Box<RequestedName>>,
-    /// The hashed key, for policies that use one.
-    key: u64,
     pub(crate) tried: Tried,
     /// Set if idle connections are skipped, because one turned out to be closed.
     fresh: bool,
@@ -101,7 +99,6 @@ impl<'a> Dispatch<'a> {
             number,
             rules,
             requested: RequestedName::of(exchange, pool),
-            key: exchange.placement.key,
             tried: Tried::default(),
             fresh: false,
             at_hand: upload.is_whole || upload.is_decoded() && upload.surplus().is_empty(),
@@ -447,7 +444,7 @@ impl<'a> Dispatch<'a> {
         let client = octets(exchange.arrival.client.filter(|_| self.pool.queue.is_some()));
         let request = Request {
             bound: exchange.placement.claim.endpoint(),
-            key: self.key,
+            key: exchange.placement.key,
             tag: exchange.arrival.request_id.tag(),
             about: about(exchange, &client),
             seniority: seniority(exchange),
