@@ -34,6 +34,8 @@ pub struct ReportInput<'a> {
     pub pages: Vec<u32>,
     /// Times in nanoseconds for which to report the share of pages that have a slower request.
     pub slower: Vec<u64>,
+    /// The percentile at which lateness is judged, if the samples reach that far.
+    pub lateness_percent: f64,
 }
 
 /// Percentiles of the summary.
@@ -45,8 +47,8 @@ pub(crate) const FEW: f64 = 10.0;
 const SATURATED: f64 = 0.01;
 /// Lateness that is always accepted, in nanoseconds.
 const HARMLESS_LATENESS_NS: u64 = 200_000;
-/// The percentile at which lateness is judged, if the samples reach that far.
-const LATENESS_PERCENT: f64 = 99.9;
+/// The percentile at which lateness is judged if the user names no other.
+pub const LATENESS_PERCENT: f64 = 99.9;
 /// Largest accepted lateness, as a share of the measured time.
 const LATENESS_SHARE: f64 = 0.1;
 /// A generator that uses a larger share of its threads' cores may be late.
@@ -73,6 +75,7 @@ impl<'a> ReportInput<'a> {
             order: StartOrder::Shared,
             pages: Vec::new(),
             slower: Vec::new(),
+            lateness_percent: LATENESS_PERCENT,
         }
     }
 
@@ -200,7 +203,7 @@ impl<'a> ReportInput<'a> {
         if let (SendPace::Open { .. }, StartOrder::Shared, Some(reach)) =
             (self.pace, self.order, self.valid_up_to())
         {
-            let percent = reach.min(LATENESS_PERCENT);
+            let percent = reach.min(self.lateness_percent);
             let late_ns = record.lateness.value_at_percentile(percent);
             let measured_ns = record.response.value_at_percentile(percent) as f64;
             if late_ns > HARMLESS_LATENESS_NS && late_ns as f64 > measured_ns * LATENESS_SHARE {
@@ -358,6 +361,33 @@ mod tests {
         check(20_000, 15, &[]);
         check(20_000, 25, &["the generator was late: 1.00ms at p99.9, of 2.00ms measured"]);
         check(200_000, 150, &[]);
+    }
+
+    #[test]
+    fn lateness_is_judged_at_the_percentile_that_the_user_names() {
+        let usage = RunUsage::default();
+        let mut outcome = outcome(0, |_| 0);
+        outcome.intended = 20_000;
+        for n in 0..20_000 {
+            let intended_ns = n * 5 * MS;
+            outcome.record.add(&RequestSample {
+                n,
+                intended_ns,
+                sent_ns: intended_ns + if n < 25 { MS } else { 0 },
+                ended_ns: intended_ns + 2 * MS,
+                free_ns: 0,
+                opening_ns: 0,
+                status: 200,
+                bytes: 100,
+                failure: None,
+            });
+        }
+        let objections = |lateness_percent| {
+            let input = ReportInput::of(&outcome, pace(), &usage);
+            ReportInput { lateness_percent, ..input }.objections()
+        };
+        assert_eq!(objections(99.9).len(), 1);
+        assert_eq!(objections(99.0), Vec::<String>::new());
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::bench::report::{LATENESS_PERCENT, percent_text};
 use crate::bench::wrk_text::time_text;
-use crate::experiment::{ClientLink, Workload};
+use crate::experiment::{ClientLink, Experiment, Workload};
 use crate::findings::{CandidateVerdict, LabRun, SoakFigure, SoakVerdict, soak};
 use crate::lab::MachineFacts;
 
@@ -80,6 +81,7 @@ pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
         cores("origin"),
         priority(record)
     ));
+    found.extend(lateness_sentence(results.experiment));
     found.extend(results.experiment.workloads.iter().map(length_sentence));
     found.extend(results.experiment.link.as_ref().map(link_sentence));
     if let Some(rules) = results.experiment.credits {
@@ -111,6 +113,18 @@ fn priority(record: &Value) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// The percentile up to which the generator has to be in time, if the charts show higher ones.
+fn lateness_sentence(experiment: &Experiment) -> Option<String> {
+    let percent = experiment.lateness_percent();
+    (percent < LATENESS_PERCENT).then(|| {
+        format!(
+            "A run is valid if the generator was in time up to p{}, the highest percentile that is judged here; those above it may \
+            be those of the generator.",
+            percent_text(percent)
+        )
+    })
 }
 
 /// The link between client and proxy.

@@ -1,6 +1,7 @@
 //! The types of a checked experiment.
 
 use super::level::{LoadLevel, RateShare};
+use crate::bench::report::LATENESS_PERCENT;
 
 /// The name of the runs without a proxy.
 pub const DIRECT: &str = "direct";
@@ -292,6 +293,23 @@ pub enum LoadEventAction {
 }
 
 impl Experiment {
+    /// The percentile at which a late generator makes a run not valid: the highest one that decides
+    /// anything, by a verdict, the knee or a stop rule. A mean has all requests in it.
+    pub fn lateness_percent(&self) -> f64 {
+        let judged = self.judged.iter().filter_map(|figure| match figure {
+            JudgedFigure::Percentile(percent) => Some(*percent),
+            JudgedFigure::Mean => Some(LATENESS_PERCENT),
+            JudgedFigure::Cpu => None,
+        });
+        let stops = self.stops.iter().filter_map(|rule| match rule.limit {
+            StopLimit::Percentile(percent, _) => Some(percent),
+            StopLimit::ProxyCpu(_) => None,
+        });
+        let knee = self.budget.map(|budget| budget.percentile);
+        let highest = judged.chain(stops).chain(knee).reduce(f64::max);
+        highest.unwrap_or(LATENESS_PERCENT).min(LATENESS_PERCENT)
+    }
+
     /// The quick form: shorter runs, fewer levels and repeats.
     #[must_use]
     pub fn into_quick(mut self) -> Self {

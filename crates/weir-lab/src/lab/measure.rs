@@ -37,6 +37,8 @@ pub(super) struct MeasureSpec<'a> {
     pub(super) certificate: PathBuf,
     pub(super) cores: Vec<usize>,
     pub(super) seed: u64,
+    /// The percentile at which a late generator makes the run not valid.
+    pub(super) lateness_percent: f64,
     /// Requests of a closed loop.
     pub(super) requests: u64,
     /// The file of every request of a closed loop.
@@ -73,6 +75,7 @@ impl MeasureSpec<'_> {
         add("--connections", connections.to_string());
         add("--timeout", ns(workload.timeout_ns));
         add("--seed", self.seed.to_string());
+        add("--late-at", self.lateness_percent.to_string());
         match self.level {
             LoadLevel::Rate(rate) => {
                 add("--rate", rate.to_string());

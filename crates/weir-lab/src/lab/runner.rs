@@ -436,6 +436,7 @@ impl LabBench<'_> {
             certificate: self.programs.certificate.clone(),
             cores: self.programs.cores.client.clone(),
             seed: self.request.experiment.seed.wrapping_add(u64::from(step.repeat)),
+            lateness_percent: self.request.experiment.lateness_percent(),
             requests: workload.requests,
             csv,
             watched: watched.iter().map(|(_, pid)| *pid).collect(),

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 
 use super::read;
 use crate::experiment::{
-    CreditRules, Experiment, JudgedFigure, LoadEventAction, LoadLevel, LoadPace, RateShare,
-    RoleCores, RunOrder, StopLimit,
+    CreditRules, Experiment, JudgedFigure, LatencyBudget, LoadEventAction, LoadLevel, LoadPace,
+    RateShare, RoleCores, RunOrder, StopLimit,
 };
 
 /// A directory that is removed at the end.
@@ -83,6 +83,14 @@ fn a_whole_file_is_read_as_it_is_meant() {
         found.judged,
         [JudgedFigure::Percentile(99.0), JudgedFigure::Cpu, JudgedFigure::Mean]
     );
+    let judges = |figures: &[JudgedFigure]| {
+        let budget = found.budget.map(|budget| LatencyBudget { percentile: 95.0, ..budget });
+        Experiment { judged: figures.to_vec(), budget, stops: Vec::new(), ..found.clone() }
+    };
+    let [p50, p9999] = [50.0, 99.99].map(JudgedFigure::Percentile);
+    assert_eq!(judges(&[JudgedFigure::Cpu, p50]).lateness_percent(), 95.0, "the knee's");
+    assert_eq!(judges(&[p50, p9999]).lateness_percent(), 99.9);
+    assert_eq!(judges(&[p50, JudgedFigure::Mean]).lateness_percent(), 99.9);
     assert_eq!((&found.proxy, &found.client), (&RoleCores::List(vec![0]), &RoleCores::Rest));
     assert_eq!(
         (found.origins[0].program.as_str(), found.beside[0].package.as_str()),

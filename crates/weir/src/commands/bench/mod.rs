@@ -15,7 +15,7 @@ use weir_lab::bench::load::{LoadSpec, SendPace, StartOrder};
 use weir_lab::bench::machine::{allowed_cores, listeners_on};
 use weir_lab::bench::monitor::{Monitor, RunUsage, WatchedProcess};
 use weir_lab::bench::probe::{resolve, settle};
-use weir_lab::bench::report::ReportInput;
+use weir_lab::bench::report::{LATENESS_PERCENT, ReportInput};
 use weir_lab::bench::run::{RunResults, RunningBench, Watch};
 use weir_lab::bench::schedule::{ArrivalProcess, Schedule};
 use weir_lab::bench::target::{Form, Requests, Url, weighted_url};
@@ -162,6 +162,10 @@ pub(crate) struct BenchArguments {
     /// Report the share of pages with a request slower than this; may be repeated [default: p99]
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     slower_than: Vec<u64>,
+    /// Percentile at which a late generator makes the run not valid; percentiles above it may be
+    /// those of the generator
+    #[arg(long, value_name = "PERCENT", default_value_t = LATENESS_PERCENT, value_parser = percent)]
+    late_at: f64,
     /// Conditions under which the exit code is 4, such as `p99.9>8ms or errors>0`
     #[arg(long, value_name = "CONDITIONS", value_parser = Thresholds::parse)]
     fail_if: Option<Thresholds>,
@@ -306,6 +310,7 @@ impl PreparedRun {
             order: self.load.order,
             pages: arguments.page.clone(),
             slower: arguments.slower_than.clone(),
+            lateness_percent: arguments.late_at,
             ..ReportInput::of(outcome, self.load.pace, usage)
         }
     }
@@ -549,6 +554,15 @@ fn count(text: &str) -> Result<f64, String> {
         Ok(count)
     } else {
         Err(format!("`{text}` is not a whole number"))
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+    if 0.0 < percent && percent < 100.0 {
+        Ok(percent)
+    } else {
+        Err(format!("`{text}` is not between 0 and 100, such as 99.9"))
     }
 }
 
