@@ -127,51 +127,95 @@ impl Sources {
 /// `listeners[0].sites[1].routes[2]`.
 #[derive(Clone, Debug, Default)]
 pub struct ModelPlaces {
-    places: HashMap<String, PartPlaces>,
+    parts: Vec<PartPlaces>,
+    /// The number of each part among `parts`.
+    numbers: HashMap<String, usize>,
+    /// The path and the number of the part that was noted last: notes of a part follow each other.
+    last: (String, usize),
 }
 
 /// The places of a part and of its fields.
 #[derive(Clone, Debug, Default)]
 struct PartPlaces {
     own: Option<SourceSpan>,
-    /// Few fields, which are looked through; others are parts.
-    fields: Vec<(Box<str>, SourceSpan)>,
+    fields: Vec<FieldPlace>,
+}
+
+/// The place of a field, which is the first of several of its name, or of an option of its line.
+#[derive(Clone, Debug)]
+struct FieldPlace {
+    field: &'static str,
+    /// The field within the field; empty for the field itself.
+    option: &'static str,
+    span: SourceSpan,
+}
+
+impl FieldPlace {
+    fn is_named(&self, name: &str) -> bool {
+        match name.strip_prefix(self.field) {
+            Some("") => self.option.is_empty(),
+            Some(rest) => rest.strip_prefix('.').is_some_and(|option| option == self.option),
+            None => false,
+        }
+    }
+
+    fn name(&self) -> String {
+        path_of(self.field, self.option)
+    }
 }
 
 impl PartPlaces {
-    const MOST_FIELDS: usize = 32;
-
     fn field(&self, name: &str) -> Option<SourceSpan> {
-        self.fields.iter().find(|(field, _)| **field == *name).map(|(_, span)| *span)
+        self.fields.iter().find(|place| place.is_named(name)).map(|place| place.span)
     }
 }
 
 impl ModelPlaces {
     /// Notes the place of a part.
-    pub(crate) fn note(&mut self, path: String, span: SourceSpan) {
-        self.places.entry(path).or_default().own = Some(span);
+    pub(crate) fn note(&mut self, path: &str, span: SourceSpan) {
+        self.part_mut(path).own = Some(span);
     }
 
-    /// Notes the place of a field of a part; the whole configuration is the part without a name.
-    pub(crate) fn note_field(&mut self, part: &str, field: &str, span: SourceSpan) {
-        let places = match self.places.get_mut(part) {
-            Some(places) => places,
-            None => self.places.entry(part.to_owned()).or_default(),
-        };
-        if let Some((_, place)) = places.fields.iter_mut().find(|(name, _)| **name == *field) {
-            *place = span;
-        } else if places.fields.len() < PartPlaces::MOST_FIELDS && !field.contains('[') {
-            places.fields.push((field.into(), span));
-        } else {
-            self.note(path_of(part, field), span);
+    /// Notes the place of a field of a part, or of an option of that field if it is not empty; the
+    /// whole configuration is the part without a name.
+    pub(crate) fn note_field(
+        &mut self,
+        part: &str,
+        [field, option]: [&'static str; 2],
+        span: SourceSpan,
+    ) {
+        let fields = &mut self.part_mut(part).fields;
+        let is_same = |place: &&mut FieldPlace| place.field == field && place.option == option;
+        match fields.iter_mut().find(is_same) {
+            Some(place) => place.span = span,
+            None => fields.push(FieldPlace { field, option, span }),
         }
+    }
+
+    /// Returns a part; a new one is added.
+    fn part_mut(&mut self, path: &str) -> &mut PartPlaces {
+        if self.parts.is_empty() || self.last.0 != path {
+            let number = self.numbers.get(path).copied().unwrap_or(self.parts.len());
+            if number == self.parts.len() {
+                self.numbers.insert(path.to_owned(), number);
+                self.parts.push(PartPlaces::default());
+            }
+            path.clone_into(&mut self.last.0);
+            self.last.1 = number;
+        }
+        &mut self.parts[self.last.1]
+    }
+
+    fn part(&self, path: &str) -> Option<&PartPlaces> {
+        self.numbers.get(path).map(|number| &self.parts[*number])
     }
 
     /// Returns every part, with the number of its file and its first byte.
     pub(crate) fn each(&self) -> impl Iterator<Item = (String, usize, usize)> {
-        self.places.iter().flat_map(|(part, places)| {
+        self.numbers.iter().flat_map(|(part, number)| {
+            let places = &self.parts[*number];
             let own = places.own.map(|span| (part.clone(), span));
-            let field = |(field, span): &(Box<str>, SourceSpan)| (path_of(part, field), *span);
+            let field = |place: &FieldPlace| (path_of(part, &place.name()), place.span);
             let all = own.into_iter().chain(places.fields.iter().map(field));
             all.map(|(path, span)| (path, span.file.0, span.start))
         })
@@ -190,17 +234,20 @@ impl ModelPlaces {
 
     /// Returns the place of a part or of a field, which is the rest of the path after a dot.
     fn exactly(&self, path: &str) -> Option<SourceSpan> {
-        let own = self.places.get(path).and_then(|places| places.own);
+        let own = self.part(path).and_then(|places| places.own);
         own.or_else(|| {
             let dots = path.rmatch_indices('.').map(|(dot, _)| (&path[..dot], &path[dot + 1..]));
             let mut splits = dots.chain([("", path)]);
-            splits.find_map(|(part, field)| self.places.get(part)?.field(field))
+            splits.find_map(|(part, field)| self.part(part)?.field(field))
         })
     }
 }
 
 fn path_of(part: &str, field: &str) -> String {
-    if part.is_empty() { field.to_owned() } else { format!("{part}.{field}") }
+    match (part, field) {
+        ("", only) | (only, "") => only.to_owned(),
+        _ => format!("{part}.{field}"),
+    }
 }
 
 /// Returns the nearest character boundary at or before `offset`.
@@ -220,31 +267,31 @@ mod tests {
     fn a_place_is_that_of_the_innermost_part_that_has_one() {
         let mut places = ModelPlaces::default();
         let span = |start| SourceSpan { file: Sources::default().add("x", ""), start, end: start };
-        places.note("pools[0]".to_owned(), span(1));
-        places.note_field("pools[0]", "timeouts", span(2));
-        places.note_field("pools[0]", "timeouts.connect", span(3));
-        places.note_field("pools[0]", "endpoints[0]", span(4));
-        places.note_field("", "workers", span(5));
-        places.note_field("pools[0]", "timeouts", span(6));
-        for number in 0..100 {
-            places.note_field("listeners[0]", &format!("field{number}"), span(100 + number));
-        }
+        places.note("pools[0]", span(1));
+        places.note_field("pools[0]", ["timeouts", ""], span(2));
+        places.note_field("pools[0]", ["timeouts", "connect"], span(3));
+        places.note("pools[0].endpoints[0]", span(4));
+        places.note_field("pools[0].endpoints[0]", ["max_conn", ""], span(7));
+        places.note_field("", ["workers", ""], span(5));
+        places.note_field("pools[0]", ["timeouts", ""], span(6));
         for (path, expected) in [
             ("pools[0]", Some(1)),
             ("pools[0].timeouts", Some(6)),
             ("pools[0].timeouts.connect", Some(3)),
             ("pools[0].timeouts.send", Some(6)),
+            ("pools[0].timeoutsconnect", Some(1)),
             ("pools[0].endpoints[0].weight", Some(4)),
+            ("pools[0].endpoints[0].max_conn", Some(7)),
             ("pools[0].name", Some(1)),
             ("workers.count", Some(5)),
-            ("listeners[0].field7", Some(107)),
-            ("listeners[0].field99", Some(199)),
             ("listeners[0]", None),
             ("logs[1]", None),
         ] {
             assert_eq!(places.find(path).map(|span| span.start), expected, "{path}");
         }
-        assert_eq!(places.each().count(), 5 + 100);
+        let each: Vec<String> = places.each().map(|(path, ..)| path).collect();
+        assert_eq!(each.len(), 6);
+        assert!(each.contains(&"pools[0].timeouts.connect".to_owned()), "{each:?}");
     }
 
     #[test]

@@ -106,19 +106,39 @@ impl<'a> Checker<'a> {
     /// Notes the place of a part of the model, to which the lines that follow belong; returns the
     /// path of the part before it.
     pub(super) fn begin_part(&mut self, path: String, span: SourceSpan) -> String {
-        self.places.note(path.clone(), span);
+        self.places.note(&path, span);
         std::mem::replace(&mut self.part, path)
     }
 
-    /// Notes the place of a field of the present part.
-    pub(super) fn note(&mut self, field: &str, span: SourceSpan) {
-        self.places.note_field(&self.part, field, span);
+    /// Notes the place of an option of a field of the present part.
+    pub(super) fn note_option(
+        &mut self,
+        field: &'static str,
+        option: &'static str,
+        span: SourceSpan,
+    ) {
+        self.places.note_field(&self.part, [field, option], span);
     }
 
     /// Notes the place of the last element of a list of the present part.
     pub(super) fn note_last(&mut self, field: &str, length: usize, span: SourceSpan) {
         if let Some(index) = length.checked_sub(1) {
-            self.note(&format!("{field}[{index}]"), span);
+            self.places.note(&format!("{}.{field}[{index}]", self.part), span);
+        }
+    }
+
+    /// Notes the place of the last element of a list of the present part, and those of its options.
+    pub(super) fn note_last_with_options(
+        &mut self,
+        field: &str,
+        length: usize,
+        line: &Arguments<'_>,
+    ) {
+        let Some(index) = length.checked_sub(1) else { return };
+        let path = format!("{}.{field}[{index}]", self.part);
+        self.places.note(&path, line.span());
+        for (name, value) in &line.options {
+            self.places.note_field(&path, [name, ""], value.word.span);
         }
     }
 
@@ -137,14 +157,9 @@ impl<'a> Checker<'a> {
             },
             name => name,
         };
-        self.note(field, line.span());
-        self.note_options(field, line);
-    }
-
-    /// Notes the places of the options of a line, which are fields of this field.
-    pub(super) fn note_options(&mut self, field: &str, line: &Arguments<'_>) {
+        self.note_option(field, "", line.span());
         for (name, value) in &line.options {
-            self.note(&format!("{field}.{name}"), value.word.span);
+            self.note_option(field, name, value.word.span);
         }
     }
 

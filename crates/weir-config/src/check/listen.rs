@@ -504,7 +504,7 @@ impl<'a> Checker<'a> {
             first = Some(arguments.span());
             if let Some(action) = self.target(arguments) {
                 list.push(Rule::All(Vec::new()), action);
-                self.places.note(list.last_part(), arguments.span());
+                self.places.note(&list.last_part(), arguments.span());
             }
         }
         for line in lines {
@@ -531,7 +531,7 @@ impl<'a> Checker<'a> {
             }
             if let Some(action) = self.own_answer(line) {
                 list.push(Rule::All(Vec::new()), action);
-                self.places.note(list.last_part(), line.span());
+                self.places.note(&list.last_part(), line.span());
             }
         }
     }

@@ -38,10 +38,7 @@ impl<'a> Checker<'a> {
             match line.name() {
                 "server" => {
                     self.server(line, &mut pool, &mut servers);
-                    if let Some(last) = pool.endpoints.len().checked_sub(1) {
-                        self.note(&format!("endpoints[{last}]"), line.span());
-                        self.note_options(&format!("endpoints[{last}]"), line);
-                    }
+                    self.note_last_with_options("endpoints", pool.endpoints.len(), line);
                 }
                 "timeout" => self.upstream_timeouts(line, &mut pool),
                 "tcp_keepalive" => self.tcp_keepalive(line, &mut pool.tcp_keepalive),
@@ -81,7 +78,7 @@ impl<'a> Checker<'a> {
             ("retry", count) => {
                 self.retry(line, count, &mut pool.retry);
                 if let Some(count) = count {
-                    self.note("retry.attempts", count.word.span);
+                    self.note_option("retry", "attempts", count.word.span);
                 }
             }
             ("connect_status", Some(value)) => {

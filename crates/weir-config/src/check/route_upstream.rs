@@ -100,7 +100,7 @@ impl<'a> Checker<'a> {
         let mut retry = Retry::default();
         self.retry(line, line.word(0), &mut retry);
         if let Some(count) = line.word(0) {
-            self.note("upstream.retry.attempts", count.word.span);
+            self.note_option("upstream.retry", "attempts", count.word.span);
         }
         upstream.retry = Some(retry);
     }

@@ -199,7 +199,7 @@ impl<'a> Checker<'a> {
         }
         let index = self.pools.len();
         if let (Some(first), Some(last)) = (words.first(), words.last()) {
-            self.places.note(format!("pools[{index}]"), first.span.to(last.span));
+            self.places.note(&format!("pools[{index}]"), first.span.to(last.span));
         }
         self.pools.push(Pool::new(name.clone(), endpoints));
         self.anonymous.insert(name, index);

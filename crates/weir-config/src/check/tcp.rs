@@ -33,7 +33,7 @@ impl<'a> Checker<'a> {
         let mut list = BlockRoutes::new(listener, first, format!("{}.routes", self.part));
         if let Some(action) = self.target(line) {
             list.push(Rule::default(), action);
-            self.places.note(list.last_part(), line.span());
+            self.places.note(&list.last_part(), line.span());
         }
         Site { hosts, routes: list.routes }
     }

@@ -77,7 +77,7 @@ pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostic
     let problems = problems.collect();
     let mut known = ModelPlaces::default();
     for (path, range) in places.into_values() {
-        known.note(path, span(range.start, range.end));
+        known.note(&path, span(range.start, range.end));
     }
     verdict(config, problems, sources, known)
 }

@@ -10,6 +10,7 @@ mod index;
 mod prefix_table;
 pub(crate) mod response_rules;
 pub mod route;
+mod route_lists;
 pub(crate) mod server_count;
 pub mod trace;
 

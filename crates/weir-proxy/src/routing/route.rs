@@ -33,6 +33,7 @@ use crate::routing::files_below::FilesBelow;
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
 use crate::routing::response_rules::CompiledResponseRules;
+use crate::routing::route_lists::RouteLists;
 use crate::routing::server_count::ServerCount;
 use crate::routing::trace::ConditionTrace;
 use crate::upstream::UpstreamPool;
@@ -297,15 +298,15 @@ pub struct Router {
 }
 
 /// Routes in the order in which they are tried.
-#[derive(Debug)]
-struct RouteList {
+#[derive(Debug, Default)]
+pub(super) struct RouteList {
     routes: Box<[CompiledRoute]>,
     /// The index of the routes, if there are many.
     index: Option<RouteIndex>,
 }
 
 impl RouteList {
-    fn new(routes: Box<[CompiledRoute]>) -> Self {
+    pub(super) fn new(routes: Box<[CompiledRoute]>) -> Self {
         let index = RouteIndex::new(routes.iter().map(|route| &route.condition));
         Self { routes, index }
     }
@@ -338,28 +339,22 @@ impl RouteList {
 }
 
 impl Router {
-    /// Compiles a listener's routes; `read` returns the contents of an error page.
+    /// Compiles a listener's routes in up to so many threads; `read` returns the contents of an
+    /// error page.
     ///
     /// # Errors
     /// A sentence for the operator: an error page cannot be read, or a header edit is invalid.
     pub fn compile(
         listener: &Listener,
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+        threads: usize,
     ) -> Result<Self, String> {
-        let mut files = Vec::new();
-        let mut numbers = 0..;
-        let mut compile = |routes: &[Route]| -> Result<RouteList, String> {
-            let numbered = routes.iter().zip(numbers.by_ref());
-            let compiled =
-                numbered.map(|(route, number)| compile_route(listener, route, number, &mut files));
-            compiled.collect::<Result<_, _>>().map(RouteList::new)
-        };
-        let default = compile(&listener.default)?;
-        let sites = listener
-            .sites
-            .iter()
-            .map(|site| compile(&site.routes))
-            .collect::<Result<Box<[_]>, _>>()?;
+        let sites = listener.sites.iter().map(|site| site.routes.as_slice());
+        let routes: Vec<_> = [listener.default.as_slice()].into_iter().chain(sites).collect();
+        let RouteLists { lists, files } = RouteLists::compile(listener, &routes, threads)?;
+        let mut lists = lists.into_iter();
+        let default = lists.next().unwrap_or_default();
+        let sites: Box<[_]> = lists.collect();
         let (mut switches, mut counts) = (Vec::new(), Vec::new());
         for route in sites.iter().chain([&default]).flat_map(|list| &list.routes) {
             route.condition.file_switches(&mut switches);
@@ -561,11 +556,11 @@ impl CompiledRoute {
     }
 }
 
-fn compile_route(
+pub(super) fn compile_route(
     listener: &Listener,
     route: &Route,
     number: usize,
-    files: &mut Vec<Files>,
+    number_of_files: usize,
 ) -> Result<CompiledRoute, String> {
     let explain = |error| format!("route {}: {error}", route.name);
     let condition = Condition::compile(&route.when);
@@ -597,7 +592,7 @@ fn compile_route(
     Ok(CompiledRoute {
         number,
         name: route.name.as_str().into(),
-        action: compile_action(&route.action, files),
+        action: compile_action(&route.action, number_of_files),
         access: route.access.clone(),
         trailers,
         protocols: Protocols::new(route.upgrade.as_ref().unwrap_or(&listener.upgrade)),
@@ -663,7 +658,7 @@ fn uses_server_name(template: &Template) -> bool {
     template.variables().any(Variable::is_server_name)
 }
 
-fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
+fn compile_action(action: &Action, number_of_files: usize) -> CompiledAction {
     match action {
         Action::Pool(pool) => CompiledAction::Pool(*pool),
         Action::PoolBy(choice) => CompiledAction::PoolBy(Arc::new(CompiledChoice::new(choice))),
@@ -677,10 +672,7 @@ fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
             })
         }
         Action::Redirect(redirect) => CompiledAction::Redirect(CompiledRedirect::of(redirect)),
-        Action::Files(directory) => {
-            files.push(directory.clone());
-            CompiledAction::Files(files.len() - 1)
-        }
+        Action::Files(_) => CompiledAction::Files(number_of_files),
         Action::Internal(_) => CompiledAction::Internal,
     }
 }
@@ -705,7 +697,7 @@ mod tests {
     }
 
     fn compile(listener: &Listener) -> Router {
-        Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into())).unwrap()
+        Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into()), 1).unwrap()
     }
 
     fn check(router: &Router, host: &str, target: &str, expected: &str) {
@@ -868,7 +860,8 @@ mod tests {
     #[test]
     fn a_compile_error_names_the_route_or_the_error_page() {
         let error = |listener: &Listener| {
-            Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into())).unwrap_err()
+            Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into()), 1)
+                .unwrap_err()
         };
         let edit = HeaderEdit::Remove("Content-Length".into());
         let bad = Route { response_headers: vec![edit.clone()], ..route("r1", always()) };

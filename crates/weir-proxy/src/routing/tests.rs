@@ -159,7 +159,7 @@ proptest! {
     /// Each case is a table and twenty requests.
     #[test]
     fn the_router_finds_the_first_match_of_the_configuration(table in table(), requests in vec(request(), 20)) {
-        let router = Router::compile(&table, &|_: &Path| Err(io::ErrorKind::NotFound.into()));
+        let router = Router::compile(&table, &|_: &Path| Err(io::ErrorKind::NotFound.into()), 1);
         let router = router.unwrap();
         for text in requests {
             let request = SampleRequest::new(&text);
@@ -173,7 +173,7 @@ proptest! {
     /// the only one that matches.
     #[test]
     fn a_trace_ends_at_the_route_that_the_request_takes(table in table(), requests in vec(request(), 20)) {
-        let router = Router::compile(&table, &|_: &Path| Err(io::ErrorKind::NotFound.into()));
+        let router = Router::compile(&table, &|_: &Path| Err(io::ErrorKind::NotFound.into()), 1);
         let router = router.unwrap();
         for text in requests {
             let request = SampleRequest::new(&text);

@@ -71,7 +71,8 @@ pub fn compile(
         Some(previous) => Arc::clone(&previous.tickets),
         None => Tickets::new().map_err(|error| error.to_string())?,
     };
-    let mut compiler = Compiler::new(surroundings.read, surroundings.root, config, tickets);
+    let mut compiler = Compiler::new(surroundings.read, surroundings.root, config);
+    compiler.tickets = Some(Arc::clone(&tickets));
     if let Some(previous) = previous {
         compiler.numbers = Arc::clone(&previous.numbers);
         compiler.limiter = Arc::clone(&previous.limiter);
@@ -106,7 +107,7 @@ pub fn compile(
         sink,
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
-    let Compiler { numbers, limiter, tickets, warnings, changes, .. } = compiler;
+    let Compiler { numbers, limiter, warnings, changes, .. } = compiler;
     let snapshot = Snapshot {
         generation: previous.map_or(1, |previous| previous.generation + 1),
         former: previous.map(|previous| former(previous, &pools)).unwrap_or_default(),
@@ -125,6 +126,9 @@ pub fn compile(
     Ok(Compiled { snapshot: Arc::new(snapshot), warnings, changes, retired })
 }
 
+/// The threads that compile the routes of a listener where nobody waits for a response meanwhile.
+const VERIFYING_THREADS: usize = 2;
+
 /// Compiles every part of a configuration as [`compile`] does without a previous one, and keeps none:
 /// for `weir check`. Pools and listeners are compiled beside each other.
 ///
@@ -138,8 +142,7 @@ pub fn verify(
     read: &(dyn Fn(&Path) -> io::Result<Vec<u8>> + Sync),
     root: Option<&Path>,
 ) -> Result<Vec<String>, String> {
-    let tickets = Tickets::new().map_err(|error| error.to_string())?;
-    let compiler = || Compiler::new(read, root, config, Arc::clone(&tickets));
+    let compiler = || Compiler::new(read, root, config);
     let pools = || -> Result<_, String> {
         let mut compiler = compiler();
         config.pools.iter().try_for_each(|pool| compiler.pool(pool, &[]).map(drop))?;
@@ -148,8 +151,10 @@ pub fn verify(
     let listeners = || -> Result<_, String> {
         let mut compiler = compiler();
         for listener in &config.listeners {
+            let gate = Arc::new(Gate::new(listener.max_connections));
+            let compiled = compiler.compiled_listener(listener, config, gate, VERIFYING_THREADS)?;
             // Taking 100,000 routes apart takes long; the process ends soon.
-            std::mem::forget(compiler.listener(listener, config, None)?);
+            std::mem::forget(compiled);
         }
         Ok(compiler.warnings)
     };
@@ -225,7 +230,8 @@ struct Compiler<'a> {
     root: Option<&'a Path>,
     numbers: Arc<EndpointNumbers>,
     limiter: Arc<Limiter>,
-    tickets: Arc<Tickets>,
+    /// Made when the first listener needs them, which takes as long as 5,000 lines.
+    tickets: Option<Arc<Tickets>>,
     /// The tables of types that routes use.
     types: HashMap<String, Arc<FileTypes>>,
     warnings: Vec<String>,
@@ -234,18 +240,13 @@ struct Compiler<'a> {
 
 impl<'a> Compiler<'a> {
     /// A compiler without a previous configuration.
-    fn new(
-        read: ReadFile<'a>,
-        root: Option<&'a Path>,
-        config: &Config,
-        tickets: Arc<Tickets>,
-    ) -> Self {
+    fn new(read: ReadFile<'a>, root: Option<&'a Path>, config: &Config) -> Self {
         Self {
             reader: FileReader::new(read),
             root,
             numbers: Arc::default(),
             limiter: Limiter::new(config.limit_table),
-            tickets,
+            tickets: None,
             types: HashMap::new(),
             warnings: Vec::new(),
             changes: Vec::new(),
@@ -263,13 +264,27 @@ impl Compiler<'_> {
     ) -> Result<Arc<CompiledListener>, String> {
         let model = ListenerModel::new(listener, config);
         let named = previous.and_then(|previous| previous.listener(&listener.name));
-        let still = |one: &&Arc<CompiledListener>| one.source.is_still(&model, self.reader.plain());
+        let still = |one: &&Arc<CompiledListener>| one.is_still(&model, self.reader.plain());
         if let Some(same) = named.filter(still) {
             return Ok(Arc::clone(same));
         }
         let gate = previous.and_then(|previous| gate_before(listener, config, previous));
+        let gate = gate.unwrap_or_else(|| Arc::new(Gate::new(listener.max_connections)));
+        let mut compiled = self.compiled_listener(listener, config, gate, 1)?;
+        compiled.source = Some(FilesSource::new(model, self.reader.take()));
+        Ok(Arc::new(compiled))
+    }
+
+    /// Compiles a listener, its routes in so many threads, without its source.
+    fn compiled_listener(
+        &mut self,
+        listener: &model::Listener,
+        config: &Config,
+        gate: Arc<Gate>,
+        threads: usize,
+    ) -> Result<CompiledListener, String> {
         let tls = listener.tls.as_ref().map(|tls| self.server_tls(tls, listener)).transpose()?;
-        let mut router = Router::compile(listener, &|path: &Path| self.reader.read(path))
+        let mut router = Router::compile(listener, &|path: &Path| self.reader.read(path), threads)
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
         router.limit(listener, &self.limiter);
         router.set_rules(listener, &config.pools);
@@ -281,7 +296,7 @@ impl Compiler<'_> {
             .collect::<Result<_, _>>()?;
         router.set_logs(listener, |names| log_numbers(names, config));
         let logs = UsedLogs::of(listener, config);
-        Ok(Arc::new(CompiledListener {
+        Ok(CompiledListener {
             name: listener.name.as_str().into(),
             log_name: listener.log_name.as_deref().unwrap_or(&listener.name).into(),
             addresses: listener.addresses.clone(),
@@ -319,10 +334,19 @@ impl Compiler<'_> {
             reasons: LogReasons::of(logs.want(tells_why, Template::tells_why)),
             logs_captures: logs.want(shows_captures, uses_captures),
             logs: log_numbers(&listener.logs, config),
-            gate: gate.unwrap_or_else(|| Arc::new(Gate::new(listener.max_connections))),
+            gate,
             max_connections: listener.max_connections,
-            source: FilesSource::new(model, self.reader.take()),
-        }))
+            source: None,
+        })
+    }
+
+    fn tickets(&mut self) -> Result<Arc<Tickets>, String> {
+        if let Some(tickets) = &self.tickets {
+            return Ok(Arc::clone(tickets));
+        }
+        let tickets = Tickets::new().map_err(|error| error.to_string())?;
+        self.tickets = Some(Arc::clone(&tickets));
+        Ok(tickets)
     }
 
     /// The TLS configuration of a listener.
@@ -337,7 +361,7 @@ impl Compiler<'_> {
             .map(|certificate| self.material(certificate))
             .collect::<Result<Vec<_>, _>>()?;
         let clients = tls.clients.as_ref().map(|clients| self.authorities(clients)).transpose()?;
-        let (protocol, tickets) = (protocol(&tls.protocol), self.tickets.clone());
+        let (protocol, tickets) = (protocol(&tls.protocol), self.tickets()?);
         let built = ServerTls::with_clients(&materials, &protocol, tickets, clients.as_ref());
         let built = built.map_err(|error| format!("listener {}: {error}", listener.name))?;
         self.warnings.extend(built.warnings);

@@ -28,7 +28,7 @@ use crate::routing::route::{CompiledRoute, Router};
 use crate::snapshot::series::SnapshotSeries;
 use crate::upstream::UpstreamPool;
 use crate::upstream::endpoint_number::EndpointNumbers;
-use crate::upstream::source::FilesSource;
+use crate::upstream::source::{FilesSource, ReadFile};
 
 /// One compiled configuration. It never changes; its live state (places, health, counters) is
 /// behind the `Arc`s that its successor takes over.
@@ -272,7 +272,8 @@ pub struct CompiledListener {
     pub gate: Arc<Gate>,
     /// The maximum number of open connections.
     pub max_connections: Option<usize>,
-    pub(crate) source: FilesSource<ListenerModel>,
+    /// What it was compiled from; `None` in a check, which keeps none.
+    pub(crate) source: Option<FilesSource<ListenerModel>>,
 }
 
 impl CompiledListener {
@@ -301,7 +302,12 @@ impl CompiledListener {
 
     /// Returns true if its compilation depends on the contents of files.
     pub fn reads_files(&self) -> bool {
-        self.source.reads_files()
+        self.source.as_ref().is_some_and(FilesSource::reads_files)
+    }
+
+    /// Returns true if the model that it was compiled from equals this one and no file has changed.
+    pub(crate) fn is_still(&self, model: &ListenerModel, read: ReadFile<'_>) -> bool {
+        self.source.as_ref().is_some_and(|source| source.is_still(model, read))
     }
 }
 
