@@ -40,6 +40,7 @@ fn load(address: SocketAddr, path: &str, pace: SendPace) -> LoadSpec {
         warmup_ns: 0,
         threads: 2,
         connections: 16,
+        streams: None,
         timeout_ns: 20 * SECOND_NS,
         seed: 1,
         cores: Vec::new(),

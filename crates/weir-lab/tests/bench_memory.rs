@@ -71,6 +71,7 @@ fn memory_does_not_grow_with_the_number_of_requests() {
         warmup_ns: 0,
         threads: 1,
         connections: 4,
+        streams: None,
         timeout_ns: 20_000_000_000,
         seed: 0,
         cores: Vec::new(),

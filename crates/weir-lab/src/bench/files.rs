@@ -54,6 +54,7 @@ pub fn json(figures: &ReportInput<'_>, url: &str) -> Value {
         "first_redirect": outcome.examples.redirect,
         "statuses": statuses(record),
         "seconds": seconds(record),
+        "http2": outcome.streams.map(|streams| json!({"streams": streams.asked, "allowed": streams.allowed})),
         "tls": outcome.tls.as_ref().map(|tls| json!({"version": tls.version, "suite": tls.suite, "group": tls.group})),
         "generator_cpu": figures.usage.whole.own.map(cpu),
         "target_cpu": figures.usage.whole.targets.first().copied().flatten().map(|process| cpu(process.cpu)),

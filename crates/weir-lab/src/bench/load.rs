@@ -65,6 +65,8 @@ pub struct LoadSpec {
     pub threads: usize,
     /// Number of connections over all threads, at least one per thread.
     pub connections: usize,
+    /// Requests at once on each connection, over HTTP/2; `None` for HTTP/1.1.
+    pub streams: Option<usize>,
     /// Longest time to wait for a response or a new connection, in nanoseconds.
     pub timeout_ns: u64,
     /// Seed of the random choices.
@@ -112,6 +114,8 @@ pub(super) struct RunShared {
     pub(super) open_at_start: AtomicU64,
     /// Number of connections that the target closed although they were to be kept open.
     pub(super) lost: AtomicU64,
+    /// The smallest number of streams at once that the target allowed on a connection.
+    pub(super) allowed_streams: AtomicU64,
     pub(super) facts: Mutex<Option<HandshakeFacts>>,
     /// One bit for each entry of `examples` that is set, checked before taking the lock.
     noted: AtomicU8,
@@ -142,6 +146,7 @@ impl RunShared {
             open: AtomicU64::new(0),
             open_at_start: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            allowed_streams: AtomicU64::new(u64::MAX),
             facts: Mutex::default(),
             noted: AtomicU8::new(0),
             examples: Mutex::default(),

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::load::LoadSpec;
+use super::tls::H2;
 
 /// The addresses of a host, the preferred one first; at least one.
 ///
@@ -62,15 +63,22 @@ async fn open(load: &LoadSpec) -> Result<(), String> {
     })?;
     let Some((config, name)) = &load.tls else { return Ok(()) };
     let connected = TlsConnector::from(config.clone()).connect(name.clone(), stream).await;
-    connected.map(drop).map_err(|error| {
+    let connected = connected.map_err(|error| {
         let text = error.to_string();
         let hint = if text.contains("certificate") {
             "; --insecure accepts any certificate, --ca FILE trusts another root"
+        } else if text.contains("NoApplicationProtocol") {
+            "; it does not offer HTTP/2"
         } else if text.contains("corrupt message") {
             "; does it expect HTTP without TLS?"
         } else {
             ""
         };
         format!("TLS handshake with {address} failed: {text}{hint}")
-    })
+    })?;
+    let is_offered = connected.get_ref().1.alpn_protocol() == Some(H2);
+    if load.streams.is_some() && !is_offered {
+        return Err(format!("{address} does not offer HTTP/2 (ALPN)"));
+    }
+    Ok(())
 }

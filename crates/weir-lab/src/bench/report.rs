@@ -304,6 +304,7 @@ mod tests {
             examples: Examples::default(),
             lost: 0,
             tls: None,
+            streams: None,
             is_cut_short: false,
         }
     }

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Barrier;
 use tokio::task::{LocalSet, spawn_local};
 
-use super::connection::{BenchConnection, Thread, WaitDeadline};
+use super::connection::{Http2Connection, RequestSlot, Thread, WaitDeadline};
 use super::load::{Examples, LoadSpec, RunShared, SendPace, StartOrder};
 use super::record::RunRecord;
 use super::schedule::{ArrivalProcess, Schedule};
@@ -31,6 +31,15 @@ const ROUND_NS: (u64, u64) = (1_000_000, 50_000_000);
 const STOP_POLL: Duration = Duration::from_millis(20);
 /// Progress is reported once a second.
 const POLLS_PER_PROGRESS: u32 = 50;
+
+/// The streams of each connection over HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// The number of requests at once that was asked for.
+    pub asked: u64,
+    /// The smallest number that the target allowed; `None` without a response.
+    pub allowed: Option<u64>,
+}
 
 /// The results of a run.
 #[derive(Clone, Debug)]
@@ -62,6 +71,8 @@ pub struct RunResults {
     pub examples: Examples,
     /// The parameters that TLS negotiated.
     pub tls: Option<HandshakeFacts>,
+    /// The streams of each connection over HTTP/2; `None` for HTTP/1.1.
+    pub streams: Option<StreamCounts>,
     /// Set if the run was stopped before its end.
     pub is_cut_short: bool,
 }
@@ -225,6 +236,10 @@ fn outcome(shared: &RunShared, record: RunRecord) -> RunResults {
         began_ns: if has_begun { shared.measured_from_ns() } else { 0 },
         began_at: wall_clock(measured_ns),
         examples: shared.examples(),
+        streams: shared.load.streams.map(|asked| {
+            let allowed = shared.allowed_streams.load(Ordering::Relaxed);
+            StreamCounts { asked: asked as u64, allowed: (allowed < u64::MAX).then_some(allowed) }
+        }),
         tls: shared.facts.lock().ok().and_then(|facts| facts.clone()),
         is_cut_short: is_stopped,
         record,
@@ -268,7 +283,8 @@ async fn drive(
     };
     let thread =
         Rc::new(Thread::new(shared.clone(), timer.clone(), schedule.cursor(), connections));
-    let patiences: Vec<Rc<WaitDeadline>> = (0..connections).map(|_| Rc::default()).collect();
+    let slots = connections * shared.load.streams.unwrap_or(1);
+    let patiences: Vec<Rc<WaitDeadline>> = (0..slots).map(|_| Rc::default()).collect();
     spawn_local(look_at_patience(patiences.clone(), timer.clone(), shared.load.timeout_ns));
     let opened = tokio::select! {
         opened = open_all(&thread, patiences, &barrier) => opened?,
@@ -276,11 +292,11 @@ async fn drive(
         () = wait_for_stop(&shared) => return Ok(thread.record.replace(RunRecord::new(false))),
     };
     let order = shared.load.order;
-    let run = |(number, connection): (usize, BenchConnection)| {
+    let run = |(number, slot): (usize, RequestSlot)| {
         spawn_local(async move {
             match order {
-                StartOrder::Shared => connection.run().await,
-                StartOrder::PerConnection => connection.run_by_own_schedule(number as u64).await,
+                StartOrder::Shared => slot.run().await,
+                StartOrder::PerConnection => slot.run_by_own_schedule(number as u64).await,
             }
         })
     };
@@ -305,17 +321,22 @@ async fn open_all(
     thread: &Rc<Thread>,
     patiences: Vec<Rc<WaitDeadline>>,
     barrier: &Barrier,
-) -> Result<Vec<BenchConnection>, String> {
+) -> Result<Vec<RequestSlot>, String> {
     let mut tasks = Vec::new();
     let order = thread.shared.load.order;
-    for patience in patiences {
-        let mut connection = BenchConnection::new(thread.clone(), patience);
+    let streams = thread.shared.load.streams;
+    let mut http2 = None;
+    for (number, patience) in patiences.into_iter().enumerate() {
+        if streams.is_some_and(|streams| number.is_multiple_of(streams)) {
+            http2 = Some(Http2Connection::new(thread.clone()));
+        }
+        let mut slot = RequestSlot::new(thread.clone(), patience, http2.clone());
         tasks.push(spawn_local(async move {
             // Otherwise each is opened in its turn.
             if order == StartOrder::Shared {
-                connection.open_early().await;
+                slot.open_early().await;
             }
-            connection
+            slot
         }));
     }
     let mut opened = Vec::new();

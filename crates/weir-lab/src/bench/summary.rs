@@ -9,6 +9,7 @@ use super::machine::{ProcessCpu, host_name};
 use super::monitor::WatchedProcess;
 use super::record::RequestFailure;
 use super::report::{FEW, PERCENTILES, ReportInput, percent_text, samples_beyond};
+use super::run::StreamCounts;
 use super::schedule::ArrivalProcess;
 use super::wrk_text::{binary_text, deviation_us, mean_us, time_text};
 
@@ -320,10 +321,21 @@ impl ReportInput<'_> {
             let _ = write!(text, ", {} closed by the target while idle", outcome.lost);
         }
         line(out, "connections", &text);
-        let protocol = outcome.tls.as_ref().map_or_else(
-            || "HTTP/1.1".to_owned(),
-            |tls| format!("HTTP/1.1, {}, {}, {}", tls.version, tls.suite, tls.group),
-        );
+        let mut protocol = match outcome.streams {
+            None => "HTTP/1.1".to_owned(),
+            Some(StreamCounts { asked, allowed }) => {
+                let allowed = allowed.filter(|allowed| *allowed < asked);
+                let limit =
+                    allowed.map(|allowed| format!(", of which the target allows {allowed}"));
+                format!(
+                    "HTTP/2 with {asked} streams at once on each connection{}",
+                    limit.unwrap_or_default()
+                )
+            }
+        };
+        if let Some(tls) = &outcome.tls {
+            let _ = write!(protocol, ", {}, {}, {}", tls.version, tls.suite, tls.group);
+        }
         line(out, "protocol", &protocol);
     }
 

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use bytes::Bytes;
+
 use crate::service_time::uniform;
 
 /// The parts of a URL that a load generator uses.
@@ -96,6 +98,8 @@ pub struct Form {
     pub body: Vec<u8>,
     /// Set if each request is the last one of its connection.
     pub close: bool,
+    /// Set if the requests are sent over HTTP/2.
+    pub http2: bool,
 }
 
 /// An encoded request.
@@ -105,9 +109,21 @@ pub struct EncodedRequest {
     pub bytes: Vec<u8>,
     /// The method, which determines whether the response has a body.
     pub method: weir_wire::Method,
+    /// The request as HTTP/2 has it, if the run speaks that.
+    pub(super) http2: Option<Http2Message>,
     /// Share of all requests that are this one or an earlier one in the list, up to 1.
     cumulative: f64,
 }
+
+/// A request for a connection of HTTP/2.
+#[derive(Clone, Debug)]
+pub(super) struct Http2Message {
+    pub(super) head: http::Request<()>,
+    pub(super) body: Bytes,
+}
+
+/// Headers that speak of a connection, which HTTP/2 does not have.
+const OF_THE_CONNECTION: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
 
 impl Form {
     /// The request for a URL.
@@ -164,7 +180,31 @@ impl Form {
         let kind = weir_wire::Method::of(method.as_bytes());
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(&self.body);
-        Ok(EncodedRequest { bytes, method: kind, cumulative: 1.0 })
+        let http2 = self.http2.then(|| self.message(method, url)).transpose()?;
+        Ok(EncodedRequest { bytes, method: kind, http2, cumulative: 1.0 })
+    }
+
+    /// The request as HTTP/2 has it: the host is its authority.
+    fn message(&self, method: &str, url: &Url) -> Result<Http2Message, String> {
+        let lines = || self.headers.iter().filter_map(|header| header.split_once(':'));
+        let host = lines().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let authority = host.map_or_else(|| url.authority(), |(_, host)| host.trim().to_owned());
+        let scheme = if url.tls { "https" } else { "http" };
+        let mut head = http::Request::builder()
+            .version(http::Version::HTTP_2)
+            .method(method)
+            .uri(format!("{scheme}://{authority}{}", url.path));
+        for (name, value) in lines().filter(|(name, _)| !name.eq_ignore_ascii_case("host")) {
+            if OF_THE_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+                return Err(format!("`{name}` cannot be sent over HTTP/2"));
+            }
+            head = head.header(name, value.trim());
+        }
+        if !self.body.is_empty() || method == "POST" || method == "PUT" {
+            head = head.header("content-length", self.body.len());
+        }
+        let head = head.body(()).map_err(|error| format!("this cannot be requested: {error}"))?;
+        Ok(Http2Message { head, body: Bytes::copy_from_slice(&self.body) })
     }
 }
 

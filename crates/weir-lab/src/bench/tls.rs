@@ -14,6 +14,9 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
+/// The name of HTTP/2 in a handshake (ALPN).
+pub(super) const H2: &[u8] = b"h2";
+
 /// The user's TLS settings.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
@@ -28,6 +31,8 @@ pub struct TlsSettings {
     pub ca: Option<PathBuf>,
     /// Set if every connection makes a full handshake.
     pub no_resumption: bool,
+    /// Set if HTTP/2 is asked for, and not HTTP/1.1.
+    pub http2: bool,
 }
 
 impl TlsSettings {
@@ -63,7 +68,8 @@ impl TlsSettings {
         } else {
             builder.with_root_certificates(self.roots()?).with_no_client_auth()
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let spoken = if self.http2 { H2 } else { b"http/1.1" };
+        config.alpn_protocols = vec![spoken.to_vec()];
         if self.no_resumption {
             config.resumption = Resumption::disabled();
         }

@@ -272,6 +272,12 @@ pub(super) const DIRECTIVES: &[LabDirective] = &[
         "Requests go over TLS of this version, with this cipher suite. Without it they are plain.",
     )
     .words(1, 2),
+    row(
+        "http2",
+        WORKLOAD,
+        "http2 N;",
+        "Requests go over HTTP/2, up to so many at once on each connection; with `tls` only; direct runs take an origin that speaks it too. Without it they go over HTTP/1.1.",
+    ),
     row("connections", SIZED, "connections N;", "The number of connections; 50 if not given."),
     row("threads", WORKLOAD, "threads N;", "The number of the generator's threads; 1 if not given."),
     row("duration", SIZED, "duration TIME;", "The length of a run; 10s if not given."),

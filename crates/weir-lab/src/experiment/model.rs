@@ -208,6 +208,8 @@ pub struct Workload {
     pub path: String,
     /// The TLS version, with a suite or an empty text; `None` for plain requests.
     pub tls: Option<(String, String)>,
+    /// Requests at once on each connection over HTTP/2; `None` for HTTP/1.1.
+    pub streams: Option<u32>,
     /// Connections of an open loop.
     pub connections: u32,
     /// Threads of the generator.

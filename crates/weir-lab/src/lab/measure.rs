@@ -111,6 +111,9 @@ impl MeasureSpec<'_> {
             add("--source", source.to_string());
         }
         add("--json", "-".to_owned());
+        if let Some(streams) = workload.streams {
+            found.extend(["--http2".to_owned(), "--streams".to_owned(), streams.to_string()]);
+        }
         if workload.is_fresh {
             found.extend(["--no-keepalive", "--no-resumption"].map(str::to_owned));
         }

@@ -406,6 +406,22 @@ impl LabBench<'_> {
         roles.into_iter().flat_map(pids).collect()
     }
 
+    /// The file for every request of a closed loop that is not too long.
+    fn samples_file(
+        &self,
+        step: &LabStep,
+        workload: &Workload,
+        raw: &mut Value,
+    ) -> Option<PathBuf> {
+        let is_small = workload.requests <= MOST_SAMPLES;
+        (is_small && matches!(step.level, LoadLevel::Concurrency(_))).then(|| {
+            let name =
+                format!("runs/{:04}-{}.csv", raw["number"].as_u64().unwrap_or(0), step.candidate);
+            raw["csv"] = name.clone().into();
+            self.request.out.join(name)
+        })
+    }
+
     async fn measure(
         &mut self,
         step: &LabStep,
@@ -420,13 +436,7 @@ impl LabBench<'_> {
         let mut beside = self.programs.start_beside(address.port())?;
         let watched = self.watched(&beside);
         raw["watched"] = watched.iter().map(|(role, _)| *role).collect::<Vec<_>>().into();
-        let is_small = workload.requests <= MOST_SAMPLES;
-        let csv = (is_small && matches!(step.level, LoadLevel::Concurrency(_))).then(|| {
-            let name =
-                format!("runs/{:04}-{}.csv", raw["number"].as_u64().unwrap_or(0), step.candidate);
-            raw["csv"] = name.clone().into();
-            self.request.out.join(name)
-        });
+        let csv = self.samples_file(step, workload, raw);
         let mut spec = MeasureSpec {
             weir: self.request.weir.clone(),
             workload,

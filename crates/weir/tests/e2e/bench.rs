@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::support::needs::not_run;
 use crate::support::process::{Process, finish};
+use crate::support::programs::Certificate;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
@@ -454,4 +455,43 @@ fn several_urls_are_asked_for_by_their_weights_and_connections_go_elsewhere_when
     assert_eq!(log.len(), 200);
     // Within 4.5 standard deviations (of 6.1) of 150.
     assert!((123..=177).contains(&fives), "{fives}");
+}
+
+#[test]
+fn http2_is_spoken_with_tls_and_without() {
+    let directory = Directory::new();
+    let certificate = Certificate::localhost(&directory).directive();
+    let origin = origin(&[]);
+    let server = origin.addresses[0];
+    let config = format!(
+        "listen 127.0.0.1:0 -> {server} {{ http2 only; }}
+         listen 127.0.0.1:0 tls -> {server} {{ {certificate} }}
+         listen 127.0.0.1:0 tls -> {server} {{ {certificate} http2 off; }}"
+    );
+    let weir = Weir::start(&directory, &config);
+    let tls = weir.addresses[1];
+    for url in [weir.url(0, "/1k"), format!("https://{tls}/1k")] {
+        let text = report(&format!("--http2 -m 20 -t1 -c2 -n 400 -k {url}"));
+        assert!(text.contains("400 requests in"), "{text}");
+        assert!(text.contains("HTTP/2 with 20 streams at once on each connection"), "{text}");
+        assert!(text.contains("2 requested, 2 open at the start, 2 at the end"), "{text}");
+        let json = report(&format!("--http2 -t1 -c2 -R 500 -d 1s -k --json - {url}"));
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["http2"]["streams"], 10, "{json}");
+        assert_eq!(
+            (&json["requests"]["answered"], &json["requests"]["failed"]),
+            (&500.into(), &0.into())
+        );
+    }
+    assert_eq!(requests(server), 2 * (400 + 500));
+    for (flags, status, part) in [
+        (format!("--http2 -n 1 -k https://{}/", weir.addresses[2]), 1, "not offer HTTP/2"),
+        (format!("--streams 5 -R 10 {}", weir.url(0, "/")), 2, "--http2"),
+        (format!("--http2 --wrk2 -R 10 {}", weir.url(0, "/")), 2, "--wrk2"),
+        (format!("--http2 -R 10 -H Upgrade:x {}", weir.url(0, "/")), 2, "over HTTP/2"),
+    ] {
+        let done = bench(&format!("-t1 -c1 {flags}"));
+        let error = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(status) && error.contains(part), "{flags}: {error}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::BenchConnection;
+use super::RequestSlot;
 use crate::bench::record::RequestSample;
 use crate::bench::wrk2::{ConnectionPace, STAGGER_NS, wake_ns};
 use crate::timer::now_ns;
@@ -10,7 +10,7 @@ use crate::timer::now_ns;
 /// The pause after a failed request: wrk2 would connect again at once.
 const PAUSE_NS: u64 = 1_000_000;
 
-impl BenchConnection {
+impl RequestSlot {
     /// Opens the connection with the given number of its thread in its turn, and sends requests by
     /// a schedule that begins then. A request that has no response at the end is forgotten, as by
     /// wrk2.

@@ -21,6 +21,7 @@ pub(super) fn workload(reader: &mut BlockReader, directive: &Directive) -> Workl
         name: BlockReader::text(directive),
         path: "/1k".to_owned(),
         tls: None,
+        streams: None,
         connections: 50,
         threads: 1,
         duration_ns: 10_000_000_000,
@@ -54,6 +55,15 @@ pub(super) fn workload(reader: &mut BlockReader, directive: &Directive) -> Workl
             reader.report(second.span(), "a workload has either `rates` or `concurrency`");
         }
     }
+    if found.streams.is_some() && (found.tls.is_none() || found.is_fresh) {
+        reader.report(
+            directive.span(),
+            format!(
+                "the workload `{}` has `http2`, which takes `tls` and `keepalive on`",
+                found.name
+            ),
+        );
+    }
     if found.threads > found.connections {
         reader.report(
             directive.span(),
@@ -82,6 +92,7 @@ fn read_part(reader: &mut BlockReader, part: &Directive, found: &mut Workload) {
             let suite = part.words.get(1).map(|word| word.text.clone()).unwrap_or_default();
             found.tls = version.map(|version| (version.to_owned(), suite));
         }
+        "http2" => found.streams = reader.number(part, 1, 10_000).map(|number| number as u32),
         "threads" => found.threads = reader.number(part, 1, 256).map_or(1, |number| number as u32),
         "timeout" => found.timeout_ns = time(reader, part).unwrap_or(found.timeout_ns),
         "arrival" => {

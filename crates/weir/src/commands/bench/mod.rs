@@ -124,6 +124,12 @@ pub(crate) struct BenchArguments {
     /// Open a new connection for each request
     #[arg(long)]
     no_keepalive: bool,
+    /// Speak HTTP/2: with TLS by ALPN, without it with prior knowledge
+    #[arg(long, conflicts_with_all = ["wrk2", "no_keepalive"])]
+    http2: bool,
+    /// Requests at once on each connection, over HTTP/2
+    #[arg(short = 'm', long, value_name = "N", default_value_t = 10, requires = "http2", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    streams: u32,
     /// Accept any certificate
     #[arg(short = 'k', long)]
     insecure: bool,
@@ -423,6 +429,7 @@ impl BenchArguments {
             headers: self.header.clone(),
             body: self.body()?,
             close: self.no_keepalive,
+            http2: self.http2,
         };
         let requests: Result<Vec<_>, String> =
             urls.iter().map(|(weight, url)| Ok((*weight, form.request(url)?))).collect();
@@ -433,6 +440,7 @@ impl BenchArguments {
                 insecure: self.insecure,
                 ca: self.ca.clone(),
                 no_resumption: self.no_resumption,
+                http2: self.http2,
             };
             let config = settings.config().map_err(CommandFailure::Usage)?;
             Some((config, server_name(&url.host).map_err(CommandFailure::Usage)?))
@@ -454,6 +462,7 @@ impl BenchArguments {
             warmup_ns: self.warmup,
             threads,
             connections,
+            streams: self.http2.then_some(self.streams as usize),
             // wrk2 counts timeouts, but goes on waiting.
             timeout_ns: if self.wrk2 { LONGEST_NS } else { self.timeout },
             seed: self.seed,

@@ -33,6 +33,10 @@ struct VariantFlags {
     header: Vec<String>,
     #[arg(long)]
     no_keepalive: bool,
+    #[arg(long)]
+    http2: bool,
+    #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    streams: Option<u32>,
     #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"])]
     tls: Option<String>,
     #[arg(long, value_name = "LIST")]
@@ -86,6 +90,8 @@ impl Variant {
             connections: flags.connections.unwrap_or(common.connections),
             header: [common.header.clone(), flags.header].concat(),
             no_keepalive: flags.no_keepalive || common.no_keepalive,
+            http2: flags.http2 || common.http2,
+            streams: flags.streams.unwrap_or(common.streams),
             tls: flags.tls.or_else(|| common.tls.clone()),
             ciphers: flags.ciphers.or_else(|| common.ciphers.clone()),
             no_resumption: flags.no_resumption || common.no_resumption,
