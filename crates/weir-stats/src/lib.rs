@@ -19,7 +19,8 @@ pub use access_log::clock::Clock;
 pub use access_log::decoded_path::resolve_path;
 pub use access_log::defined::{
     ConvertLines, DefinedVariables, DefinitionError, DefinitionPart, MOST_MAP_REGEXES, MapKeys,
-    MapLines, SplitShares, convert_text, converter_fault, converters, is_converter, split_hash,
+    MapLines, SplitShares, convert_text, converter_fault, converter_text, converters, is_converter,
+    split_hash,
 };
 pub use access_log::escape::Escape;
 pub use access_log::format::append_address;

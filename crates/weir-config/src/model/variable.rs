@@ -131,7 +131,12 @@ impl VariableDefinition {
             Self::Map(_) | Self::Convert(_) => &[],
             Self::Split(split) => split.shares.as_slice(),
         };
-        let values = entries.iter().map(|(_, value)| value.as_str());
+        let steps: &[Vec<String>] = match self {
+            Self::Convert(conversion) => &conversion.steps,
+            Self::Map(_) | Self::Split(_) => &[],
+        };
+        let steps = steps.iter().filter_map(|words| weir_stats::converter_text(words));
+        let values = entries.iter().map(|(_, value)| value.as_str()).chain(steps);
         let values = values.chain(shares.iter().map(|one| one.value.as_str()));
         values.chain([source.as_str(), default])
     }

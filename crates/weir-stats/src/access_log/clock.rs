@@ -134,6 +134,11 @@ impl Clock {
     }
 }
 
+/// Appends HAProxy's `%T`: `20/Nov/2026:19:15:00 +0000`, in UTC whatever the zone is.
+pub(crate) fn append_universal(time: SystemTime, out: &mut Vec<u8>) {
+    Clock::utc().append_common(time, out);
+}
+
 /// Appends a time as OpenSSL writes those of certificates: `Nov  5 19:15:00 2026 GMT`.
 pub(crate) fn append_openssl(seconds: i64, out: &mut Vec<u8>) {
     let time = Timestamp::from_second(seconds).unwrap_or_default().to_zoned(TimeZone::UTC);

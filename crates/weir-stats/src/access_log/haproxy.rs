@@ -8,7 +8,9 @@
 //! A TCP connection gets the line of `option tcplog`:
 //! `%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq`.
 
-use crate::access_log::{format, value};
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::access_log::{clock, format, value};
 use crate::{Cause, Clock, Entry, Micros, TCP, Times};
 
 pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
@@ -193,10 +195,21 @@ pub(crate) enum HaproxyField {
     Frontend,
     Backend,
     Server,
+    /// The beginning in whole seconds, in the local zone and in UTC.
+    LocalDate,
+    UniversalDate,
+    /// The beginning in seconds since 1970, and the milliseconds of that second.
+    Seconds,
+    Milliseconds,
+    /// The address and the port of the endpoint.
+    EndpointAddress,
+    EndpointPort,
+    /// The time that a client sees: all but the idle one.
+    ClientTime,
 }
 
 impl HaproxyField {
-    const ALL: [(&'static str, Self); 25] = [
+    const ALL: [(&'static str, Self); 35] = [
         ("Th", Self::Handshake),
         ("Ti", Self::Idle),
         ("TR", Self::Request),
@@ -222,6 +235,16 @@ impl HaproxyField {
         ("ft", Self::Frontend),
         ("b", Self::Backend),
         ("s", Self::Server),
+        ("t", Self::Date),
+        ("trl", Self::LocalDate),
+        ("Tl", Self::LocalDate),
+        ("trg", Self::UniversalDate),
+        ("T", Self::UniversalDate),
+        ("Ts", Self::Seconds),
+        ("ms", Self::Milliseconds),
+        ("si", Self::EndpointAddress),
+        ("sp", Self::EndpointPort),
+        ("Tu", Self::ClientTime),
     ];
 
     /// Returns the field with HAProxy's name.
@@ -271,8 +294,35 @@ impl HaproxyField {
             }
             Self::Backend => out.extend_from_slice(pool(entry).as_bytes()),
             Self::Server => out.extend_from_slice(endpoint(entry).as_bytes()),
+            Self::LocalDate => clock.append_common(entry.started, out),
+            Self::UniversalDate => clock::append_universal(entry.started, out),
+            Self::Seconds => format::append(since_epoch(entry).as_secs(), out),
+            Self::Milliseconds => {
+                format::append_three(u64::from(since_epoch(entry).subsec_millis()), out);
+            }
+            Self::EndpointAddress => append_or_dash(endpoint_address(entry).0, out),
+            Self::EndpointPort => append_or_dash(endpoint_address(entry).1, out),
+            Self::ClientTime => {
+                let handshake = times.handshake.reached().unwrap_or_default();
+                format::append((times.elapsed() + handshake) / 1000, out);
+            }
         }
     }
+}
+
+fn since_epoch(entry: &Entry<'_>) -> Duration {
+    entry.started.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The address and the port of the endpoint; both are empty without one, the port on a Unix socket.
+fn endpoint_address<'a>(entry: &Entry<'a>) -> (&'a str, &'a str) {
+    let text = entry.endpoint_address;
+    let (address, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    (address.trim_start_matches('[').trim_end_matches(']'), port)
+}
+
+fn append_or_dash(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(if text.is_empty() { b"-" } else { text.as_bytes() });
 }
 
 /// The time from accept, or from the end of the exchange before, to the end of the request head.

@@ -420,6 +420,12 @@ pub(crate) trait Definition: Send + Sync {
     /// A hash of everything that decides about the value.
     fn fingerprint(&self) -> [u64; 2];
 
+    /// Returns true for a map whose values are constants.
+    fn is_table(&self) -> bool;
+
+    /// Appends the value that such a map has for a text, and returns false if it has none.
+    fn look_up(&self, text: &[u8], out: &mut Vec<u8>) -> bool;
+
     /// Appends the value for one exchange.
     fn append(&self, entry: &Entry<'_>, clock: &mut Clock, how: Escape, out: &mut Vec<u8>);
 
@@ -608,6 +614,16 @@ impl Variable {
             VariableKind::Defined(defined) => Some(&**defined),
             _ => None,
         }
+    }
+
+    /// Returns true for a map whose values are constants.
+    pub(crate) fn is_table(&self) -> bool {
+        self.definition().is_some_and(Definition::is_table)
+    }
+
+    /// Appends the value that such a map has for a text, and returns false if it has none.
+    pub(crate) fn look_up(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        self.definition().is_some_and(|map| map.look_up(text, out))
     }
 
     /// The number of the group, if the variable is one of the regex of a map's entry.

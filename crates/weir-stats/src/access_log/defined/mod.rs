@@ -18,7 +18,9 @@ use crate::access_log::variable::{Definition, VariableKind};
 use crate::access_log::{decoded_path, escape};
 use crate::{Clock, Entry, Escape, Template, TemplateError, Variable};
 use convert::Conversion;
-pub use convert::{ConvertLines, convert_text, converter_fault, converters, is_converter};
+pub use convert::{
+    ConvertLines, convert_text, converter_fault, converter_text, converters, is_converter,
+};
 pub use error::{DefinitionError, DefinitionPart};
 use map::ValueMap;
 pub use map::{MOST_MAP_REGEXES, MapKeys, MapLines};
@@ -106,7 +108,7 @@ impl DefinedVariables {
     ) -> Result<(), DefinitionError> {
         self.check_name(name)?;
         let source = self.source(lines.source)?;
-        let conversion = Conversion::new(lines)?;
+        let conversion = Conversion::new(lines, &|name| self.variable(name))?;
         self.add(name, source, DefinedValues::Convert(conversion))
     }
 
@@ -145,8 +147,13 @@ impl DefinedVariables {
             }
         }
         let steps = |text: &Template| text.variables().map(Variable::steps).sum::<usize>();
-        let longest = values.results().iter().map(ResultText::steps).max().unwrap_or_default();
-        let steps = 1 + steps(&source) + longest;
+        let results = values.results().iter().map(ResultText::steps);
+        let results = match &values {
+            // Each of its arguments may be read.
+            DefinedValues::Convert(_) => results.sum(),
+            _ => results.max().unwrap_or_default(),
+        };
+        let steps = 1 + steps(&source) + results;
         let levels = 1 + uses.iter().map(Variable::levels).max().unwrap_or_default();
         if steps > MOST_STEPS || levels > MOST_LEVELS {
             let message = "the variables that it refers to refer to too many others";
@@ -212,12 +219,28 @@ impl Definition for DefinedVariable {
         self.fingerprint
     }
 
+    fn is_table(&self) -> bool {
+        let is_constant = |text: &ResultText| text.constant().is_some();
+        matches!(&self.values, DefinedValues::Map(map) if map.results().iter().all(is_constant))
+    }
+
+    fn look_up(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        let found = match &self.values {
+            DefinedValues::Map(map) => map.find(text),
+            DefinedValues::Split(_) | DefinedValues::Convert(_) => None,
+        };
+        let Some(bytes) = found.and_then(|found| found.text.constant()) else { return false };
+        out.extend_from_slice(bytes);
+        // An empty value is that of a key without an entry.
+        !bytes.is_empty()
+    }
+
     fn append(&self, entry: &Entry<'_>, clock: &mut Clock, how: Escape, out: &mut Vec<u8>) {
         let mut scratch = Scratch::take();
         let lone = self.source.lone_variable().map(|variable| value::of(variable, entry));
         if let DefinedValues::Convert(conversion) = &self.values {
             let present = self.source_value(lone.as_ref(), entry, clock, &mut scratch.0);
-            if conversion.apply(present, &mut scratch.0) {
+            if conversion.apply(present, &mut scratch.0, entry, clock) {
                 escape::append(&scratch.0, how, out);
             } else {
                 VariableValue::Absent.append(clock, how, out);
@@ -257,7 +280,7 @@ impl Definition for DefinedVariable {
             let mut scratch = Scratch::take();
             let lone = self.source.lone_variable().map(|variable| value::of(variable, entry));
             let present = self.source_value(lone.as_ref(), entry, clock, &mut scratch.0);
-            let present = conversion.apply(present, &mut scratch.0);
+            let present = conversion.apply(present, &mut scratch.0, entry, clock);
             if present {
                 out.extend_from_slice(&scratch.0);
             }
@@ -299,7 +322,7 @@ impl DefinedValues {
         match self {
             Self::Map(map) => map.results(),
             Self::Split(split) => split.results(),
-            Self::Convert(_) => &[],
+            Self::Convert(conversion) => conversion.texts(),
         }
     }
 

@@ -237,3 +237,31 @@ fn a_variable_knows_what_it_depends_on() {
     };
     assert!(secret("$1", "~(a)") && secret("$http_x", "~a") && !secret("b", "~a"));
 }
+
+#[test]
+fn conversions_look_items_up_in_maps() {
+    let entries = [("evil", "bad"), ("good", "fine"), ("~^x", "regex"), ("none", "")];
+    let found = |source: &str, steps: &[&[&str]]| {
+        let mut defined = map("", PLAIN, "", &entries);
+        let steps: Vec<Vec<String>> = steps
+            .iter()
+            .map(|words| words.iter().map(|word| (*word).to_owned()).collect())
+            .collect();
+        defined.add_conversion("c", &ConvertLines { source, steps: &steps })?;
+        Ok::<_, DefinitionError>(value(&defined, "$c", Escape::None))
+    };
+    let look = |source: &str| found(source, &[&["lookup", "$m"]]).unwrap();
+    assert_eq!([look("evil"), look("xy"), look("other"), look("none")], ["bad", "regex", "", ""]);
+    let any = |source: &str, steps: &[&[&str]]| found(source, steps).unwrap();
+    let bad: &[&[&str]] = &[&["any_item"], &["lookup", "$m"], &["matches", "^bad$"]];
+    assert_eq!([any("a, good,evil", bad), any("a,good", bad)], ["1", "0"]);
+    let known: &[&[&str]] = &[&["any_item", "until_none"], &["lookup", "$m"], &["matches", "bad"]];
+    assert_eq!([any("good,evil", known), any("a,evil", known)], ["1", "0"]);
+    let error = found("a", &[&["lookup", "$later"]]).unwrap_err();
+    assert_eq!((error.part, error.unknown.as_deref()), (DefinitionPart::Key(0), Some("later")));
+    // A map with values of the request is none to look others up in.
+    let mut varying = map("", PLAIN, "", &[("a", "$host")]);
+    let steps = [vec!["lookup".to_owned(), "$m".to_owned()]];
+    let error = varying.add_conversion("c", &ConvertLines { source: "a", steps: &steps });
+    assert!(error.unwrap_err().message.contains("no variables"));
+}

@@ -4,6 +4,7 @@
 mod digest;
 mod list;
 mod number;
+mod operand;
 mod text;
 mod time;
 
@@ -16,10 +17,13 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::error::{DefinitionError, DefinitionPart};
 use super::map::{REGEX_BYTES, network, regex_message};
+use super::result::{FindVariable, ResultText};
 use crate::access_log::scratch::Scratch;
+use crate::{Clock, Entry, Variable};
 use digest::ValueDigest;
 use list::ListPart;
 use number::NumberRange;
+use operand::{OperandTexts, TextComparison};
 use time::TimeForm;
 
 /// The most converters of one conversion.
@@ -40,7 +44,16 @@ pub struct ConvertLines<'a> {
 #[derive(Debug)]
 pub(super) struct Conversion {
     steps: Box<[ConvertStep]>,
+    /// The arguments that may have variables.
+    texts: Box<[ResultText]>,
     fingerprint: u64,
+}
+
+/// The values that the arguments of converters have for one exchange.
+pub(super) struct ConvertScope<'a> {
+    texts: &'a [ResultText],
+    /// `None` if no argument has variables.
+    exchange: Option<(&'a Entry<'a>, &'a mut Clock)>,
 }
 
 #[derive(Debug)]
@@ -56,10 +69,18 @@ enum ConvertStep {
     Word(ListPart),
     ListItem(i64),
     ListCount,
-    /// A text where there is no value.
-    Default(Box<[u8]>),
+    /// A text where there is no value, by its number.
+    Default(usize),
     /// The converters after it look at each of these parts; one that gives something is enough.
-    Any(AnyPart),
+    Any {
+        part: AnyPart,
+        /// Set if a part without a result is the last one.
+        until_none: bool,
+    },
+    /// The value that a map has for the text; the number is that of the map's variable.
+    Lookup(usize),
+    /// The order of the value and the text with this number.
+    Compare(TextComparison, usize),
     Parameter(Box<[u8]>),
     Cookie(Box<[u8]>),
     HostOnly,
@@ -93,6 +114,8 @@ enum ConvertStep {
     /// Ends a text before its first line end.
     CutLine,
     Arithmetic(number::Arithmetic),
+    /// The same with the number that the text with this number is.
+    ArithmeticWith(number::Arithmetic, usize),
     Choice(Box<[u8]>, Box<[u8]>),
     Range(Box<[NumberRange]>),
     Matches(Regex),
@@ -112,7 +135,7 @@ enum AnyPart {
 }
 
 /// The names of the converters, with the fewest and the most arguments.
-const NAMES: [(&str, usize, usize); 62] = [
+const NAMES: [(&str, usize, usize); 65] = [
     ("lower", 0, 0),
     ("upper", 0, 0),
     ("length", 0, 0),
@@ -122,9 +145,12 @@ const NAMES: [(&str, usize, usize); 62] = [
     ("list_item", 1, 1),
     ("list_count", 0, 0),
     ("default", 1, 1),
-    ("any_item", 0, 0),
-    ("any_param", 1, 1),
-    ("any_cookie", 1, 1),
+    ("any_item", 0, 1),
+    ("any_param", 1, 2),
+    ("any_cookie", 1, 2),
+    ("lookup", 1, 1),
+    ("strcmp", 1, 1),
+    ("secure_memcmp", 1, 1),
     ("param", 1, 1),
     ("cookie", 1, 1),
     ("host_only", 0, 0),
@@ -195,28 +221,41 @@ pub fn converter_fault(words: &[String]) -> Result<(), String> {
     let (name, arguments) =
         words.split_first().map_or(("", &[][..]), |(name, rest)| (name.as_str(), rest));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    ConvertStep::parse(name, &arguments).map(|_| ())
+    ConvertStep::parse(name, &arguments, &mut OperandTexts::unknown()).map(|_| ())
+}
+
+/// Returns the argument of a converter that may have variables, if it has one.
+pub fn converter_text(words: &[String]) -> Option<&str> {
+    let (name, arguments) = words.split_first()?;
+    operand::takes_text(name).then(|| arguments.first().map(String::as_str)).flatten()
 }
 
 /// Returns what converters make of a text; `None` if there is no such converter or no result.
 pub fn convert_text(text: &str, steps: &[&[&str]]) -> Option<String> {
+    let mut texts = OperandTexts::new(&|_| None);
     let parse = |words: &&[&str]| {
         let (name, arguments) = words.split_first()?;
-        ConvertStep::parse(name, arguments).ok()
+        ConvertStep::parse(name, arguments, &mut texts).ok()
     };
     let steps = steps.iter().map(parse).collect::<Option<Vec<_>>>()?;
     let mut value = text.as_bytes().to_vec();
-    run(&steps, true, &mut value).then_some(())?;
+    let texts = texts.into_texts();
+    let mut scope = ConvertScope { texts: &texts, exchange: None };
+    run(&steps, true, &mut value, &mut scope).then_some(())?;
     String::from_utf8(value).ok()
 }
 
 impl Conversion {
-    pub(super) fn new(lines: &ConvertLines<'_>) -> Result<Self, DefinitionError> {
+    pub(super) fn new(
+        lines: &ConvertLines<'_>,
+        known: FindVariable<'_>,
+    ) -> Result<Self, DefinitionError> {
         if lines.steps.is_empty() {
             let message = "a conversion needs at least one converter, such as `lower`";
             return Err(DefinitionError::new(DefinitionPart::Source, message));
         }
         let mut steps = Vec::with_capacity(lines.steps.len());
+        let mut texts = OperandTexts::new(known);
         for (number, words) in lines.steps.iter().enumerate() {
             let wrong =
                 |message: String| DefinitionError::new(DefinitionPart::Key(number), message);
@@ -228,16 +267,31 @@ impl Conversion {
             let (name, arguments) =
                 words.split_first().map_or(("", &[][..]), |(name, rest)| (name.as_str(), rest));
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            steps.push(ConvertStep::parse(name, &arguments).map_err(wrong)?);
+            let step = ConvertStep::parse(name, &arguments, &mut texts);
+            let unknown = texts.take_unknown();
+            steps.push(step.map_err(|message| DefinitionError { unknown, ..wrong(message) })?);
         }
         let mut hasher = DefaultHasher::new();
         lines.steps.hash(&mut hasher);
-        Ok(Self { steps: steps.into(), fingerprint: hasher.finish() })
+        let (steps, texts) = (steps.into(), texts.into_texts());
+        Ok(Self { steps, texts, fingerprint: hasher.finish() })
+    }
+
+    /// The arguments that may have variables.
+    pub(super) fn texts(&self) -> &[ResultText] {
+        &self.texts
     }
 
     /// Converts a value. Returns false if there is no result.
-    pub(super) fn apply(&self, present: bool, value: &mut Vec<u8>) -> bool {
-        run(&self.steps, present, value)
+    pub(super) fn apply(
+        &self,
+        present: bool,
+        value: &mut Vec<u8>,
+        entry: &Entry<'_>,
+        clock: &mut Clock,
+    ) -> bool {
+        let mut scope = ConvertScope { texts: &self.texts, exchange: Some((entry, clock)) };
+        run(&self.steps, present, value, &mut scope)
     }
 
     pub(super) fn hash(&self, hasher: &mut DefaultHasher) {
@@ -245,7 +299,12 @@ impl Conversion {
     }
 }
 
-fn run(steps: &[ConvertStep], mut present: bool, value: &mut Vec<u8>) -> bool {
+fn run(
+    steps: &[ConvertStep],
+    mut present: bool,
+    value: &mut Vec<u8>,
+    scope: &mut ConvertScope<'_>,
+) -> bool {
     for (at, step) in steps.iter().enumerate() {
         match step {
             ConvertStep::ListCount => {
@@ -256,14 +315,20 @@ fn run(steps: &[ConvertStep], mut present: bool, value: &mut Vec<u8>) -> bool {
             ConvertStep::Default(text) => {
                 if !present {
                     value.clear();
-                    value.extend_from_slice(text);
+                    present = scope.append(*text, value) && value.len() <= MOST_BYTES;
                 }
-                present = true;
             }
+            // Nothing has no parts.
+            ConvertStep::Any { .. } if !present => return false,
             _ if !present => {}
-            ConvertStep::Any(part) => {
+            ConvertStep::Any { part, until_none } => {
                 let rest = steps.get(at + 1..).unwrap_or_default();
-                return any(part, rest, value);
+                let found = any(part, *until_none, value, |value| run(rest, true, value, scope));
+                number::write(i64::from(found), value);
+                return true;
+            }
+            ConvertStep::Lookup(_) | ConvertStep::Compare(..) | ConvertStep::ArithmeticWith(..) => {
+                present = step.apply_with(value, scope) && value.len() <= MOST_BYTES;
             }
             step => present = step.apply(value) && value.len() <= MOST_BYTES,
         }
@@ -271,28 +336,76 @@ fn run(steps: &[ConvertStep], mut present: bool, value: &mut Vec<u8>) -> bool {
     present
 }
 
-/// Runs converters on each of these parts, and writes 1 or 0.
-fn any(part: &AnyPart, steps: &[ConvertStep], value: &mut Vec<u8>) -> bool {
+/// Returns true if converters give something for one of these parts.
+fn any(
+    part: &AnyPart,
+    until_none: bool,
+    value: &[u8],
+    mut convert: impl FnMut(&mut Vec<u8>) -> bool,
+) -> bool {
     let mut own = Scratch::take();
+    // Returns none for a part without a result.
     let mut holds = |text: &[u8]| {
         own.0.clear();
         own.0.extend_from_slice(text);
-        run(steps, true, &mut own.0) && !own.0.is_empty() && own.0 != b"0"
+        convert(&mut own.0).then(|| !own.0.is_empty() && own.0 != b"0")
+    };
+    // The part that decides, and what it says.
+    let mut decides = |text: &[u8]| match holds(text) {
+        Some(true) => Some(true),
+        None if until_none => Some(false),
+        Some(false) | None => None,
     };
     let text = |range: Range<usize>| value.get(range).unwrap_or_default();
     let found = match part {
-        AnyPart::Item => list::items(value).any(holds),
-        AnyPart::Parameter(name) => list::parameters(value, name).any(|range| holds(text(range))),
+        AnyPart::Item => list::items(value).find_map(decides),
+        AnyPart::Parameter(name) => {
+            list::parameters(value, name).find_map(|range| decides(text(range)))
+        }
         AnyPart::Cookie(name) => {
-            list::cookies(value, name).map(text).any(|text| !text.is_empty() && holds(text))
+            let values = list::cookies(value, name).map(text);
+            values.filter(|text| !text.is_empty()).find_map(decides)
         }
     };
-    number::write(i64::from(found), value);
-    true
+    found.unwrap_or(false)
+}
+
+/// Reads the word after the parts of an `any_…`.
+fn until_none(word: Option<&&str>) -> Result<bool, String> {
+    match word {
+        None => Ok(false),
+        Some(&"until_none") => Ok(true),
+        Some(other) => Err(format!("`{other}` is not `until_none`")),
+    }
+}
+
+impl ConvertScope<'_> {
+    /// Appends the text with this number. Returns false if it is a variable without a value.
+    fn append(&mut self, number: usize, out: &mut Vec<u8>) -> bool {
+        match self.texts.get(number) {
+            Some(ResultText::Constant(text)) => {
+                out.extend_from_slice(text);
+                true
+            }
+            Some(ResultText::Varying(template)) => {
+                let Some((entry, clock)) = &mut self.exchange else { return false };
+                operand::append(template, entry, clock, out)
+            }
+            None => false,
+        }
+    }
+
+    /// Returns the map that the variable with this number is.
+    fn table(&self, number: usize) -> Option<&Variable> {
+        match self.texts.get(number)? {
+            ResultText::Varying(template) => template.lone_variable(),
+            ResultText::Constant(_) => None,
+        }
+    }
 }
 
 impl ConvertStep {
-    fn parse(name: &str, arguments: &[&str]) -> Result<Self, String> {
+    fn parse(name: &str, arguments: &[&str], texts: &mut OperandTexts<'_>) -> Result<Self, String> {
         let bounds = NAMES.iter().find(|(known, ..)| *known == name);
         let Some(&(_, least, most)) = bounds else {
             return Err(format!("there is no converter `{name}`"));
@@ -301,6 +414,9 @@ impl ConvertStep {
             let expected =
                 if least == most { format!("{least}") } else { format!("at least {least}") };
             return Err(format!("`{name}` takes {expected} arguments"));
+        }
+        if let Some(step) = operand::parse(name, arguments, texts)? {
+            return Ok(step);
         }
         if let Some(arithmetic) = number::Arithmetic::parse(name, arguments)? {
             return Ok(Self::Arithmetic(arithmetic));
@@ -337,10 +453,17 @@ impl ConvertStep {
             "word" => Self::Word(ListPart::parse(arguments)?),
             "list_item" => Self::ListItem(number::place(argument(0))?),
             "list_count" => Self::ListCount,
-            "any_item" => Self::Any(AnyPart::Item),
-            "any_param" => Self::Any(AnyPart::Parameter(bytes(0))),
-            "any_cookie" => Self::Any(AnyPart::Cookie(bytes(0))),
-            "default" => Self::Default(bytes(0)),
+            "any_item" => {
+                Self::Any { part: AnyPart::Item, until_none: until_none(arguments.first())? }
+            }
+            "any_param" => Self::Any {
+                part: AnyPart::Parameter(bytes(0)),
+                until_none: until_none(arguments.get(1))?,
+            },
+            "any_cookie" => Self::Any {
+                part: AnyPart::Cookie(bytes(0)),
+                until_none: until_none(arguments.get(1))?,
+            },
             "param" => Self::Parameter(bytes(0)),
             "cookie" => Self::Cookie(bytes(0)),
             "host_only" => Self::HostOnly,
@@ -422,10 +545,47 @@ impl ConvertStep {
                 let end = value.iter().rposition(|byte| !set.contains(byte));
                 value.truncate(end.map_or(0, |at| at + 1));
             }
-            Self::ListCount | Self::Any(_) | Self::Default(_) => {
+            Self::ListCount
+            | Self::Any { .. }
+            | Self::Default(_)
+            | Self::Lookup(_)
+            | Self::Compare(..)
+            | Self::ArithmeticWith(..) => {
                 debug_assert!(false, "`run` has them");
             }
             step => return step.apply_whole(value),
+        }
+        true
+    }
+
+    /// Does the same for converters with arguments that may have variables.
+    fn apply_with(&self, value: &mut Vec<u8>, scope: &mut ConvertScope<'_>) -> bool {
+        if let Self::Lookup(map) = self {
+            let mut found = Scratch::take();
+            let is_known = scope.table(*map).is_some_and(|map| map.look_up(value, &mut found.0));
+            if is_known {
+                value.clear();
+                value.extend_from_slice(&found.0);
+            }
+            return is_known;
+        }
+        let mut other = Scratch::take();
+        match self {
+            Self::Compare(comparison, text) => {
+                if !scope.append(*text, &mut other.0) {
+                    return false;
+                }
+                number::write(comparison.of(value, &other.0), value);
+            }
+            Self::ArithmeticWith(arithmetic, text) => {
+                let operand =
+                    scope.append(*text, &mut other.0).then(|| number::read(&other.0)).flatten();
+                let (Some(number), Some(operand)) = (number::read(value), operand) else {
+                    return false;
+                };
+                number::write(arithmetic.with(operand).apply(number), value);
+            }
+            _ => debug_assert!(false, "`apply` has them"),
         }
         true
     }

@@ -113,6 +113,23 @@ impl Arithmetic {
         }))
     }
 
+    /// Returns the same with another operand.
+    pub(super) fn with(self, operand: i64) -> Self {
+        match self {
+            Self::Add(_) => Self::Add(operand),
+            Self::Subtract(_) => Self::Subtract(operand),
+            Self::Multiply(_) => Self::Multiply(operand),
+            Self::Divide(_) => Self::Divide(operand),
+            Self::Remainder(_) => Self::Remainder(operand),
+            Self::And(_) => Self::And(operand),
+            Self::Or(_) => Self::Or(operand),
+            Self::Xor(_) => Self::Xor(operand),
+            Self::Negate | Self::Complement | Self::Even | Self::Odd | Self::Bool | Self::Not => {
+                self
+            }
+        }
+    }
+
     pub(super) fn apply(self, number: i64) -> i64 {
         match self {
             Self::Add(other) => number.saturating_add(other),

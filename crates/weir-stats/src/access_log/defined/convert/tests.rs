@@ -1,13 +1,16 @@
 //! The results are those of HAProxy 2.6.
 
 use super::*;
+use crate::exchange::sample;
 
 fn converted(steps: &[&[&str]], present: bool, value: &str) -> Option<String> {
     let steps: Vec<Vec<String>> =
         steps.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect();
-    let conversion = Conversion::new(&ConvertLines { source: "", steps: &steps }).unwrap();
+    let lines = ConvertLines { source: "", steps: &steps };
+    let conversion = Conversion::new(&lines, &Variable::named).unwrap();
     let mut value = value.as_bytes().to_vec();
-    let found = conversion.apply(present, &mut value);
+    let entry = sample::entry();
+    let found = conversion.apply(present, &mut value, &entry, &mut Clock::utc());
     found.then(|| String::from_utf8_lossy(&value).into_owned())
 }
 
@@ -224,7 +227,8 @@ fn digests() {
 fn what_is_no_converter_is_refused() {
     let refused = |words: &[&str]| {
         let steps = [words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()];
-        Conversion::new(&ConvertLines { source: "", steps: &steps }).unwrap_err().message
+        let lines = ConvertLines { source: "", steps: &steps };
+        Conversion::new(&lines, &Variable::named).unwrap_err().message
     };
     assert!(refused(&["lowr"]).contains("no converter `lowr`"));
     assert!(refused(&["lower", "x"]).contains("arguments"));
@@ -237,5 +241,46 @@ fn what_is_no_converter_is_refused() {
     assert!(refused(&["digest", "md5"]).contains("`sha256`"));
     assert!(refused(&["sha2", "100"]).contains("`sha256`"));
     assert!(refused(&["hmac", "sha1", "%"]).contains("base64"));
-    assert!(Conversion::new(&ConvertLines { source: "", steps: &[] }).is_err());
+    assert!(refused(&["any_item", "x"]).contains("until_none"));
+    assert!(refused(&["lookup", "$host"]).contains("variable of a `map`"));
+    assert!(refused(&["lookup", "text"]).contains("variable of a `map`"));
+    assert!(refused(&["add", "$frob"]).contains("unknown variable `$frob`"));
+    let lines = ConvertLines { source: "", steps: &[] };
+    assert!(Conversion::new(&lines, &Variable::named).is_err());
+}
+
+#[test]
+fn arguments_may_have_variables() {
+    check(&["strcmp", "a"], "a", "0");
+    check(&["strcmp", "b"], "a", "-1");
+    check(&["strcmp", "a"], "aa", "1");
+    check(&["strcmp", "$http_user_agent"], "curl/8\"", "0");
+    check(&["secure_memcmp", "a$arg_b"], "ac", "1");
+    check(&["secure_memcmp", "a"], "b", "0");
+    check(&["secure_memcmp", "a"], "aa", "0");
+    nothing(&["strcmp", "$http_none"], "a");
+    check(&["add", "$server_port"], "7", "450");
+    check(&["mod", "$server_port"], "450", "7");
+    check(&["add", "$host"], "7", "7");
+    nothing(&["add", "$http_none"], "7");
+    assert_eq!(converted(&[&["default", "<$host>"]], true, "a").as_deref(), Some("a"));
+    let missing = converted(&[&["default", "<$host>"]], false, "");
+    assert_eq!(missing.as_deref(), Some("<shop.example.com>"));
+    assert_eq!(converted(&[&["default", "$http_none"]], false, ""), None);
+}
+
+#[test]
+fn items_after_one_without_a_result_do_not_count_where_it_says_so() {
+    let found = |words: &[&str], value: &str| {
+        converted(&[words, &["field", "2", ":"], &["matches", "^b$"]], true, value).unwrap()
+    };
+    assert_eq!(found(&["any_item"], "a, c:b"), "1");
+    assert_eq!(found(&["any_item", "until_none"], "a, c:b"), "0");
+    assert_eq!(found(&["any_item", "until_none"], "a:c, c:b"), "1");
+    assert_eq!(found(&["any_param", "x", "until_none"], "x=1&x=2:b"), "0");
+    assert_eq!(found(&["any_param", "x"], "x=1&x=2:b"), "1");
+    assert_eq!(found(&["any_cookie", "x", "until_none"], "x=1; x=2:b"), "0");
+    // Nothing has no items, whatever stands in for one.
+    let steps: [&[&str]; 3] = [&["any_item"], &["default", "b"], &["matches", "b"]];
+    assert_eq!(converted(&steps, false, ""), None);
 }
