@@ -57,7 +57,7 @@ pub use limit::{
 pub use listener::{
     CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, HeaderNames,
     Http2, Http2Mode, Listener, MatchedPath, MessageLimits, NameTreatment, PathRules, Protocol,
-    RequestIdSettings, Treatment,
+    ReceivedForwarded, RequestIdSettings, Treatment,
 };
 pub use log::{
     AccessLog, ErrorLog, LogBuffer, LogEscape, LogFormat, LogTarget, Severity, Syslog,
@@ -70,8 +70,8 @@ pub use overrides::{
 };
 pub use policy::{KeyHash, Policy};
 pub use pool::{
-    Endpoint, EndpointPassive, Keepalive, Passive, PassiveCause, Pool, PoolLimits, ProxyTlv,
-    ReuseLevel, SendProxy, StallDetection, UpstreamTimeouts,
+    Endpoint, EndpointPassive, Keepalive, OnDown, Passive, PassiveCause, Pool, PoolLimits,
+    ProxyTlv, ReuseLevel, SendProxy, StallDetection, UpstreamTimeouts,
 };
 pub use queue::Queue;
 pub use resolver::Resolver;

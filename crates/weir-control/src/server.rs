@@ -127,7 +127,7 @@ impl Server {
         let until_the_end = UntilTheEnd(files.clone());
         let credits = Arc::<Credits>::default();
         let agents = Agents::start(agent_sockets, &credits, &process, runtime.handle());
-        let health = Arc::new(HealthLog::new(program_log::say));
+        let health = Arc::new(HealthLog::new(program_log::say).with_plane(running.plane()));
         inherited_state.note(&process, &health, runtime.handle());
         let (mut probes, agents_asked) = Probes::new();
         probes.follow(&live, &process, &health, runtime.handle());

@@ -16,8 +16,8 @@ use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientAuthority, ClientTimeouts, ClientVerification, ErrorPage,
     ExplainHeader, ExplainWhen, Forwarded, HeaderNames, Http2, ListenAddress, Listener,
-    MessageLimits, PathRules, Protocol, RequestIdSettings, Rule, ServedNames, Site, TcpKeepalive,
-    TlsProtocol, TlsServer, values,
+    MessageLimits, PathRules, Protocol, ReceivedForwarded, RequestIdSettings, Rule, ServedNames,
+    Site, TcpKeepalive, TlsProtocol, TlsServer, values,
 };
 use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
@@ -244,6 +244,12 @@ impl<'a> Checker<'a> {
             "forwarded" => {
                 self.set(line, "x_forwarded", &mut listener.forwarded.x_forwarded, values::on_off);
                 self.set(line, "forwarded", &mut listener.forwarded.forwarded, values::on_off);
+                let received = &mut listener.forwarded.received;
+                self.set(line, "received", received, |text| match text {
+                    "keep" => Ok(ReceivedForwarded::Keep),
+                    "drop" => Ok(ReceivedForwarded::Drop),
+                    other => Err(format!("`{other}` is neither `drop` nor `keep`")),
+                });
             }
             "request_id" => {
                 let off = line.word(0).filter(|value| value.text() == "off");

@@ -12,8 +12,8 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::validate::{agents, sticky};
 use crate::model::{
-    Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, Passive, Pool, ReuseLevel,
-    SendProxy, StallDetection, TlsClient, TlsProtocol, values,
+    Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, OnDown, Passive, Pool,
+    ReuseLevel, SendProxy, StallDetection, TlsClient, TlsProtocol, values,
 };
 use crate::source::SourceSpan;
 use crate::units::{percent, size};
@@ -73,6 +73,14 @@ impl<'a> Checker<'a> {
             ("check", Some(kind)) => pool.check = self.check(line, kind),
             ("agent_check", _) => pool.agent_check = Some(self.agent_check(line)),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
+            ("on_down", Some(word)) => {
+                let fate = self.value(word, |text| match text {
+                    "keep" => Ok(OnDown::Keep),
+                    "close" => Ok(OnDown::Close),
+                    other => Err(format!("`{other}` is neither `keep` nor `close`")),
+                });
+                pool.on_down = fate.unwrap_or_default();
+            }
             ("stall", off) => self.stall(line, off, &mut pool.stall),
             ("queue", off) => pool.queue = self.queue(line, off),
             ("retry", count) => {

@@ -212,6 +212,16 @@ impl<'a> Checker<'a> {
             None => None,
         };
         let edit = self.plain_edit(line)?;
+        let edit = match line.option("empty").map(|word| (word, self.value(word, empty_value))) {
+            None | Some((_, Some(false))) => edit,
+            Some((_, None)) => return None,
+            Some((word, Some(true))) if edit.value().is_none() => {
+                let error = "`empty=send` has no effect without a value";
+                self.report(Diagnostic::error(word.word.span, error));
+                return None;
+            }
+            Some((_, Some(true))) => HeaderEdit::SendEmpty(Box::new(edit)),
+        };
         Some(match condition {
             Some(text) => HeaderEdit::When(text, Box::new(edit)),
             None => edit,
@@ -334,6 +344,15 @@ impl<'a> Checker<'a> {
         } else {
             HeaderEdit::Add(header, template)
         })
+    }
+}
+
+/// Parses the treatment of a line without a value: true if it is sent.
+fn empty_value(text: &str) -> Result<bool, String> {
+    match text {
+        "send" => Ok(true),
+        "omit" => Ok(false),
+        other => Err(format!("`{other}` is neither `omit` nor `send`")),
     }
 }
 

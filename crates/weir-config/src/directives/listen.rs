@@ -75,6 +75,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(&[
             option("x_forwarded", "on | off", "on", "Sends `X-Forwarded-For`, `-Proto` and `-Host`."),
             option("forwarded", "on | off", "off", "Sends `Forwarded` (RFC 7239)."),
+            option("received", "drop | keep", "drop", "The fate of such headers that peers send which are not trusted: all `X-Forwarded-…`, `X-Real-IP` and `Forwarded`. With `keep` those that Weir does not write itself pass as other headers do, so that servers must not rely on them, as with HAProxy and nginx."),
         ])
         .example("forwarded forwarded=on;"),
     directive("request_id", LISTEN, "[HEADER | off]", "The header that carries the request id to servers. The id of a trusted proxy is kept; otherwise an id is generated.")
@@ -312,6 +313,12 @@ const ERROR_PAGE: &[OptionSpec] = &[
 ];
 
 const HEADER_EDIT: &[OptionSpec] = &[
+    option(
+        "empty",
+        "omit | send",
+        "omit",
+        "A line whose value is empty, because its variables have none, is left out as in nginx, or sent as in HAProxy. Requests have a `Host` that is not empty in any case.",
+    ),
     flag(
         "secret",
         "Hides the value in `/v1/config`, in `weir check --json` without `--show-secrets` and in the changes of a reload. Values of `Authorization`, `Cookie`, `Set-Cookie` and of headers whose names end in `-Key` or `-Auth` or contain `token`, `secret`, `passw`, `credential` or `session` are always hidden.",

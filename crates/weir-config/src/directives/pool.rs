@@ -79,6 +79,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(PASSIVE)
         .example("passive errors=3 window=5s eject=30s;"),
+    directive("on_down", POOL, "keep | close", "The fate of exchanges and TCP connections at a server whose health checks begin to fail, which failures in traffic eject, or which is put into maintenance: they go on (`keep`), or end at once with the cause `endpoint_down` (`close`), so that clients of a database leave a server that is no longer the primary. HAProxy has it as `on-marked-down shutdown-sessions`.")
+        .words(1, 1)
+        .default("keep")
+        .example("on_down close;"),
     directive("stall", POOL, "[off]", "Detects servers that accept requests and do not answer. A server is stalled if two or more requests have waited far longer than its usual response time while another server of the pool answers; it gets no further requests until it answers, and requests in flight keep waiting. In a pool without `max_conn`, a server that is silent for longer than usual is avoided even before that, as long as another server that answers has far fewer requests in flight. At most half of a pool's servers count as stalled, and sticky clients stay at their server. After 10 seconds, if nothing is in flight there, one request tries the server.")
         .words(0, 1)
         .options(STALL)

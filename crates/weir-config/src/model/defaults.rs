@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::{
     AdminState, Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress,
     EndpointCheck, EndpointPassive, ExplainHeader, Forwarded, Http2, Http2Mode, HttpProbe,
-    Keepalive, MatchedPath, MemoryLimit, MessageLimits, Passive, PassiveCause, PathRules, Policy,
-    Pool, PoolLimits, Probe, ProbeVersion, Queue, RequestIdSettings, Resolver, Retry, RetryOn,
-    ReuseLevel, SrvName, StallDetection, Statuses, TcpKeepalive, TcpProbe, TlsClient, TlsProtocol,
-    TlsVersion, Treatment, UpstreamTimeouts, Workers,
+    Keepalive, MatchedPath, MemoryLimit, MessageLimits, OnDown, Passive, PassiveCause, PathRules,
+    Policy, Pool, PoolLimits, Probe, ProbeVersion, Queue, ReceivedForwarded, RequestIdSettings,
+    Resolver, Retry, RetryOn, ReuseLevel, SrvName, StallDetection, Statuses, TcpKeepalive,
+    TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
 };
 use crate::defaults;
 
@@ -248,6 +248,7 @@ impl Default for Forwarded {
             recursive: true,
             x_forwarded: true,
             forwarded: false,
+            received: ReceivedForwarded::Drop,
         }
     }
 }
@@ -305,6 +306,7 @@ impl Pool {
             endpoints,
             keepalive: Keepalive::default(),
             check: None,
+            on_down: OnDown::Keep,
             agent_check: None,
             passive: Passive::default(),
             stall: StallDetection::default(),

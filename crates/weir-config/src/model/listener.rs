@@ -319,6 +319,19 @@ pub struct Forwarded {
     pub x_forwarded: bool,
     /// Set to send `Forwarded` (RFC 7239).
     pub forwarded: bool,
+    /// The fate of such headers of untrusted peers.
+    pub received: ReceivedForwarded,
+}
+
+/// The fate of headers of untrusted peers that tell of another client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceivedForwarded {
+    /// They do not reach servers.
+    #[default]
+    Drop,
+    /// Those that Weir does not write itself pass as others do.
+    Keep,
 }
 
 /// The request id: taken from a trusted peer's request, otherwise generated.

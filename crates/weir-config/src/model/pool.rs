@@ -15,6 +15,18 @@ use super::{
 use crate::defaults;
 use crate::units::{duration, percent, size};
 
+/// The fate of exchanges at an endpoint whose probes begin to fail, which failures eject or which
+/// is put into maintenance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDown {
+    /// They go on.
+    #[default]
+    Keep,
+    /// They end at once.
+    Close,
+}
+
 /// A named group of endpoints with one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +44,9 @@ pub struct Pool {
     /// The active health check; `None` for none.
     #[serde(default)]
     pub check: Option<Check>,
+    /// The fate of exchanges at an endpoint that goes down.
+    #[serde(default)]
+    pub on_down: OnDown,
     /// The questions to the agents of the endpoints; `None` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_check: Option<AgentCheck>,

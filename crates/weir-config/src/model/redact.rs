@@ -139,7 +139,7 @@ fn reads_secret(text: &str, hidden: &[String]) -> bool {
 fn hide_edits(edits: &mut [HeaderEdit], hidden: &[String]) {
     for edit in edits {
         let mut edit = edit;
-        while let HeaderEdit::When(_, inner) = edit {
+        while let HeaderEdit::When(_, inner) | HeaderEdit::SendEmpty(inner) = edit {
             edit = inner;
         }
         if let HeaderEdit::Set(name, value)

@@ -540,6 +540,8 @@ pub enum HeaderEdit {
     ReplaceItem(String, TextPattern, #[serde(with = "words::template")] Template),
     /// Holds for messages for which the text is neither empty nor `0`.
     When(#[serde(with = "words::template")] Template, Box<HeaderEdit>),
+    /// A line without a value is sent, not left out.
+    SendEmpty(Box<HeaderEdit>),
 }
 
 impl HeaderEdit {
@@ -552,15 +554,32 @@ impl HeaderEdit {
             | Self::Replace(name, ..)
             | Self::ReplaceItem(name, ..) => name,
             Self::RemoveMatching(names) => names.as_str(),
-            Self::When(_, edit) => edit.name(),
+            Self::When(_, edit) | Self::SendEmpty(edit) => edit.name(),
+        }
+    }
+
+    /// Returns the change without its condition and its treatment of empty values.
+    pub fn plain(&self) -> &Self {
+        match self {
+            Self::When(_, edit) | Self::SendEmpty(edit) => edit.plain(),
+            edit => edit,
         }
     }
 
     /// Returns the change without its condition.
-    pub fn plain(&self) -> &Self {
+    pub fn without_condition(&self) -> &Self {
         match self {
-            Self::When(_, edit) => edit.plain(),
+            Self::When(_, edit) => edit.without_condition(),
             edit => edit,
+        }
+    }
+
+    /// Returns true if a line without a value is sent.
+    pub fn sends_empty(&self) -> bool {
+        match self {
+            Self::SendEmpty(_) => true,
+            Self::When(_, edit) => edit.sends_empty(),
+            _ => false,
         }
     }
 
@@ -592,7 +611,7 @@ impl HeaderEdit {
             | Self::Replace(_, _, value)
             | Self::ReplaceItem(_, _, value) => Some(value),
             Self::Remove(_) | Self::RemoveMatching(_) => None,
-            Self::When(_, edit) => edit.value(),
+            Self::When(_, edit) | Self::SendEmpty(edit) => edit.value(),
         }
     }
 }

@@ -978,10 +978,18 @@ impl<'a> Validator<'a> {
     }
 
     fn edit(&mut self, path: &dyn Display, edit: &HeaderEdit) {
-        if let HeaderEdit::When(_, inner) = edit
-            && matches!(**inner, HeaderEdit::When(..))
-        {
-            self.problem(path, "a change has one condition");
+        let mut inner = edit;
+        if let HeaderEdit::When(_, edit) = inner {
+            inner = edit;
+        }
+        if let HeaderEdit::SendEmpty(edit) = inner {
+            inner = edit;
+            if inner.value().is_none() {
+                self.problem(path, "`send_empty` has no effect without a value");
+            }
+        }
+        if matches!(inner, HeaderEdit::When(..) | HeaderEdit::SendEmpty(_)) {
+            self.problem(path, "a change has one condition, and one `send_empty` inside it");
         }
         let Some(value) = edit.value() else { return };
         self.held(path, values::line_text(value.as_str()));

@@ -10,10 +10,11 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::time::Instant;
-use weir_config::model::{Change, ChangeRefusal, Overrides};
+use weir_config::model::{AdminState, Change, ChangeRefusal, OnDown, Overrides};
 use weir_config::{Config, Origins};
 use weir_proxy::process::Process;
 use weir_proxy::sessions::RunningExchange;
+use weir_proxy::start::DataPlane;
 
 use super::changed::{Changed, between};
 use super::event::Event;
@@ -272,7 +273,7 @@ impl Operations {
             return Ok(ChangeOutcome { changed, dry_run: true, workers, lasts });
         }
         if changed.iter().all(Changed::is_live) {
-            put(&served, &config, &live);
+            put(&self.control.plane, &served, &config, &live);
             self.control.note_applied(&turn, after.clone());
         } else {
             let applied = self.control.apply(&mut turn, after.clone()).await;
@@ -405,7 +406,7 @@ impl Operations {
 
 /// Applies a configuration that differs only in values that the live state takes directly; workers
 /// share that state.
-fn put(served: &Served, config: &Config, live: &Config) {
+fn put(plane: &DataPlane, served: &Served, config: &Config, live: &Config) {
     let process = &served.process;
     let now_us = process.balance_clock(Instant::now());
     for (before, after) in served.live.pools.iter().zip(&live.pools) {
@@ -415,6 +416,13 @@ fn put(served: &Served, config: &Config, live: &Config) {
             let Some(index) = index else { continue };
             if old.order != new.order {
                 pool.balancer.set_admin_state(index, new.order, now_us);
+                let is_out = new.order == AdminState::Maintenance;
+                if let Some(endpoint) = pool.endpoints.get(index)
+                    && is_out
+                    && pool.on_down == OnDown::Close
+                {
+                    plane.end_exchanges_at(&pool.name, &endpoint.name);
+                }
             }
             if old.max_conn != new.max_conn {
                 pool.balancer.set_max_conn(index, new.max_conn, now_us);

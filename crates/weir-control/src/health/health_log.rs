@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use weir_balance::{AdminState, Availability, Health};
-use weir_config::model::Severity;
+use weir_config::model::{OnDown, Severity};
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::Snapshot;
+use weir_proxy::start::DataPlane;
 use weir_proxy::upstream::UpstreamPool;
 
 /// The largest number of changes kept; the oldest are dropped first.
@@ -157,6 +158,8 @@ pub struct HealthLog {
     start: Instant,
     kept: Mutex<KeptHealth>,
     say: fn(Severity, &str),
+    /// The data plane, which ends the exchanges at endpoints that go down.
+    plane: Option<Arc<DataPlane>>,
 }
 
 #[derive(Default)]
@@ -187,7 +190,12 @@ pub struct Outages {
 impl HealthLog {
     /// Creates an empty log that passes each change to `say`.
     pub fn new(say: fn(Severity, &str)) -> Self {
-        Self { start: Instant::now(), kept: Mutex::default(), say }
+        Self { start: Instant::now(), kept: Mutex::default(), say, plane: None }
+    }
+
+    /// Lets this data plane end the exchanges at endpoints that go down, where their pools say so.
+    pub(crate) fn with_plane(self, plane: &Arc<DataPlane>) -> Self {
+        Self { plane: Some(Arc::clone(plane)), ..self }
     }
 
     /// The kept changes after number `after`, oldest first.
@@ -252,6 +260,12 @@ impl HealthLog {
             lasted,
             left: (up.count(), pool.balancer.len()),
         });
+        let is_down = matches!(change.to, HealthState::Down | HealthState::Ejected);
+        if let Some(plane) =
+            self.plane.as_ref().filter(|_| is_down && pool.on_down == OnDown::Close)
+        {
+            plane.end_exchanges_at(&pool.name, endpoint);
+        }
     }
 
     /// Forgets the state of endpoints that are no longer configured; their past changes are kept.

@@ -4,10 +4,11 @@
 //! A trusted peer's lines are continued. Any other peer's lines are dropped, including those that
 //! Weir does not write itself (`X-Forwarded-*`, `X-Real-IP`), because an endpoint must be able to
 //! rely on what it receives. Where these headers are switched off, a trusted peer's lines pass
-//! unchanged.
+//! unchanged, and with `received=keep` those of any peer.
 
 use std::net::IpAddr;
 
+use weir_config::model::ReceivedForwarded;
 use weir_stats::append_address;
 use weir_wire::{Header, Known};
 
@@ -18,13 +19,16 @@ use crate::http::head_writer::UpstreamHead;
 /// Tells whether a received line of this name is dropped or replaced rather than forwarded.
 #[inline]
 pub(crate) fn replaces(input: &UpstreamHead<'_>, header: &Header) -> bool {
+    let forwarded = input.forwarded;
+    let keeps = forwarded.received == ReceivedForwarded::Keep;
+    let drops = input.trust == PeerTrust::Untrusted && !keeps;
     match header.known {
         Known::XForwardedFor | Known::XForwardedHost | Known::XForwardedProto => {
-            input.trust == PeerTrust::Untrusted || input.forwarded.x_forwarded
+            drops || forwarded.x_forwarded
         }
-        Known::Forwarded => input.trust == PeerTrust::Untrusted || input.forwarded.forwarded,
-        Known::XForwardedPort | Known::XRealIp => input.trust == PeerTrust::Untrusted,
-        Known::Other => replaces_other(input.trust, header.name.of(input.bytes)),
+        Known::Forwarded => drops || forwarded.forwarded,
+        Known::XForwardedPort | Known::XRealIp => drops,
+        Known::Other => !keeps && replaces_other(input.trust, header.name.of(input.bytes)),
         _ => false,
     }
 }

@@ -26,7 +26,7 @@ pub enum EditedMessage {
 /// The edits of a listener and a route, applied in order: `set` replaces all lines of the name,
 /// including lines that Weir writes itself; `add` appends a line; `remove` removes all lines,
 /// including those of earlier edits. A line whose value is empty after substitution is left out, as
-/// in nginx.
+/// in nginx, unless its edit says that it is sent.
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
     dropped: Box<[Box<[u8]>]>,
@@ -65,6 +65,27 @@ struct Replacement {
     part: ReplacedPart,
     pattern: TextPattern,
     value: Template,
+    empty: EmptyValue,
+}
+
+/// The treatment of a line whose value is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EmptyValue {
+    Omit,
+    Send,
+}
+
+impl EmptyValue {
+    fn of(edit: &HeaderEdit) -> Self {
+        if edit.sends_empty() { Self::Send } else { Self::Omit }
+    }
+}
+
+/// The value of a line after a replacement.
+enum ReplacedValue {
+    Text(Vec<u8>),
+    /// It is too long for a head.
+    TooLong,
 }
 
 /// The part of a value that a replacement looks at.
@@ -85,7 +106,7 @@ struct EditLine {
 enum EditValue {
     /// The whole line with its line end.
     Fixed(Box<[u8]>),
-    Varying(Template),
+    Varying(Template, EmptyValue),
 }
 
 impl Edits {
@@ -119,9 +140,12 @@ impl Edits {
             let name = edit.name();
             check_edit(direction, edit, name)?;
             if edit.is_blank_connection() {
-                connection = edit.value().and_then(|value| fixed_line(name, value.constant()?));
+                let value = edit.value().and_then(Template::constant);
+                connection = value.and_then(|value| fixed_line(name, value, EmptyValue::Omit));
                 continue;
             }
+            let empty = EmptyValue::of(edit);
+            let edit = edit.plain();
             if matches!(edit, HeaderEdit::Set(..) | HeaderEdit::Remove(_)) {
                 lines.retain(|line| !line.name.eq_ignore_ascii_case(name));
                 dropped.retain(|other| !other.eq_ignore_ascii_case(name.as_bytes()));
@@ -132,20 +156,22 @@ impl Edits {
                     host = Some(value.clone());
                 }
                 HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) => {
-                    lines.extend(EditLine::new(name, value));
+                    lines.extend(EditLine::new(name, value, empty));
                 }
                 HeaderEdit::Replace(_, pattern, value) => {
-                    replacements.push(Replacement::new(name, ReplacedPart::Whole, pattern, value));
+                    let part = ReplacedPart::Whole;
+                    replacements.push(Replacement::new(name, part, pattern, value, empty));
                 }
                 HeaderEdit::ReplaceItem(_, pattern, value) => {
-                    replacements.push(Replacement::new(name, ReplacedPart::Item, pattern, value));
+                    let part = ReplacedPart::Item;
+                    replacements.push(Replacement::new(name, part, pattern, value, empty));
                 }
                 HeaderEdit::RemoveMatching(names) => {
                     lines.retain(|line| !matches_name(names, line.name.as_bytes()));
                     dropped_patterns.push(names.clone());
                 }
-                // The caller has taken the conditions away.
-                HeaderEdit::Remove(_) | HeaderEdit::When(..) => {}
+                // A plain edit has none of the latter.
+                HeaderEdit::Remove(_) | HeaderEdit::When(..) | HeaderEdit::SendEmpty(_) => {}
             }
         }
         let lengths = if dropped_patterns.is_empty() { 0 } else { u64::MAX };
@@ -183,7 +209,8 @@ impl Edits {
     }
 
     /// Appends a received line with another value and returns true, if its value is replaced. A
-    /// line whose new value is empty, or too long for a head, is left out.
+    /// line whose new value is too long for a head is left out, and one whose value is empty unless
+    /// the last edit that changed it sends those.
     pub(crate) fn replace(
         &self,
         name: &[u8],
@@ -192,15 +219,18 @@ impl Edits {
         out: &mut Vec<u8>,
     ) -> bool {
         let most = EDITED_HEAD_BYTES.saturating_sub(out.len()).max(value.len());
-        let mut changed: Option<Vec<u8>> = None;
+        let mut changed: Option<(Vec<u8>, EmptyValue)> = None;
         for one in self.replacements.iter().filter(|one| same_name(&one.name, name)) {
-            let current = changed.as_deref().unwrap_or(value);
-            changed = one.replaced(current, entry, most).or(changed);
+            let current = changed.as_ref().map_or(value, |(text, _)| text);
+            match one.replaced(current, entry, most) {
+                None => {}
+                Some(ReplacedValue::Text(text)) => changed = Some((text, one.empty)),
+                Some(ReplacedValue::TooLong) => return true,
+            }
         }
-        match &changed {
-            None => return false,
-            Some(text) if text.is_empty() => {}
-            Some(text) => encode::header(out, name, text),
+        let Some((text, empty)) = changed else { return false };
+        if !text.is_empty() || empty == EmptyValue::Send {
+            encode::header(out, name, &text);
         }
         true
     }
@@ -230,7 +260,7 @@ impl Edits {
         let conditional = self.conditional.iter().flat_map(|conditional| &conditional.edits);
         let conditional = conditional
             .filter(|(_, edit)| {
-                !matches!(edit, HeaderEdit::Add(..) | HeaderEdit::RemoveMatching(_))
+                !matches!(edit.plain(), HeaderEdit::Add(..) | HeaderEdit::RemoveMatching(_))
             })
             .map(|(_, edit)| edit.name().as_bytes());
         self.dropped.iter().map(|name| &**name).chain(replaced).chain(conditional)
@@ -251,10 +281,12 @@ impl Edits {
         for line in &self.lines {
             match (&line.value, entry) {
                 (EditValue::Fixed(text), _) => out.extend_from_slice(text),
-                (EditValue::Varying(template), Some(entry)) => {
-                    write_varying(&line.name, template, entry, out);
+                (EditValue::Varying(template, empty), Some(entry)) => {
+                    write_varying(&line.name, template, *empty, entry, out);
                 }
-                (EditValue::Varying(_), None) => debug_assert!(false, "variables without an entry"),
+                (EditValue::Varying(..), None) => {
+                    debug_assert!(false, "variables without an entry");
+                }
             }
         }
     }
@@ -269,7 +301,7 @@ impl Edits {
     pub(crate) fn write_host(&self, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         if let (Some(template), Some(entry)) = (&self.host, entry) {
-            write_varying("Host", template, entry, out);
+            write_varying("Host", template, EmptyValue::Omit, entry, out);
         }
         out.len() > start
     }
@@ -320,7 +352,7 @@ impl Edits {
     /// The templates of lines that do not depend on received ones.
     fn written(&self) -> impl Iterator<Item = &Template> {
         let varying = self.lines.iter().filter_map(|line| match &line.value {
-            EditValue::Varying(template) => Some(template),
+            EditValue::Varying(template, _) => Some(template),
             EditValue::Fixed(_) => None,
         });
         let conditional = self.conditional.iter();
@@ -346,7 +378,7 @@ impl ConditionalEdits {
                     conditions.len() - 1
                 })
             });
-            numbered.push((number, edit.plain().clone()));
+            numbered.push((number, edit.without_condition().clone()));
         }
         if conditions.len() > MOST_CONDITIONS {
             let name = edits.last().map_or("", |edit| edit.name());
@@ -382,19 +414,30 @@ impl ConditionalEdits {
 }
 
 impl Replacement {
-    fn new(name: &str, part: ReplacedPart, pattern: &TextPattern, value: &Template) -> Self {
+    fn new(
+        name: &str,
+        part: ReplacedPart,
+        pattern: &TextPattern,
+        value: &Template,
+        empty: EmptyValue,
+    ) -> Self {
         let (pattern, value) = (pattern.clone(), value.clone());
-        Self { name: name.as_bytes().into(), part, pattern, value }
+        Self { name: name.as_bytes().into(), part, pattern, value, empty }
     }
 
-    /// Returns the new value of a line, if it gets one; an empty one instead of one that is longer
-    /// than `most`, in bytes.
-    fn replaced(&self, current: &[u8], entry: Option<&Entry<'_>>, most: usize) -> Option<Vec<u8>> {
+    /// Returns the new value of a line, if it gets one, which has at most `most` bytes.
+    fn replaced(
+        &self,
+        current: &[u8],
+        entry: Option<&Entry<'_>>,
+        most: usize,
+    ) -> Option<ReplacedValue> {
         let mut text = Vec::new();
         if self.part == ReplacedPart::Whole {
             let groups = self.pattern.captures(current)?;
             self.append_value(&groups, entry, &mut text);
-            return Some(if text.len() > most { Vec::new() } else { text });
+            let is_short = text.len() <= most;
+            return Some(if is_short { ReplacedValue::Text(text) } else { ReplacedValue::TooLong });
         }
         let mut found = false;
         for (number, part) in list_parts(current).enumerate() {
@@ -411,10 +454,10 @@ impl Replacement {
             // Without the blanks around it, as in HAProxy.
             self.append_value(&groups, entry, &mut text);
             if text.len() > most {
-                return Some(Vec::new());
+                return Some(ReplacedValue::TooLong);
             }
         }
-        found.then_some(text)
+        found.then_some(ReplacedValue::Text(text))
     }
 
     fn append_value(&self, groups: &RegexGroups<'_>, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
@@ -431,30 +474,36 @@ impl Replacement {
 }
 
 impl EditLine {
-    /// Returns `None` for a line without a value, which is never sent.
-    fn new(name: &str, value: &Template) -> Option<Self> {
+    /// Returns `None` for a line without a value that is never sent.
+    fn new(name: &str, value: &Template, empty: EmptyValue) -> Option<Self> {
         let value = match value.constant() {
-            Some(text) => EditValue::Fixed(fixed_line(name, text)?),
-            None => EditValue::Varying(value.clone()),
+            Some(text) => EditValue::Fixed(fixed_line(name, text, empty)?),
+            None => EditValue::Varying(value.clone(), empty),
         };
         Some(Self { name: name.into(), value })
     }
 }
 
-/// Returns the whole line, unless its value is empty.
-fn fixed_line(name: &str, value: &[u8]) -> Option<Box<[u8]>> {
+/// Returns the whole line, unless its value is empty and such lines are left out.
+fn fixed_line(name: &str, value: &[u8], empty: EmptyValue) -> Option<Box<[u8]>> {
     let mut line = Vec::new();
     encode::header(&mut line, name.as_bytes(), value);
-    (!value.is_empty()).then(|| line.into())
+    (!value.is_empty() || empty == EmptyValue::Send).then(|| line.into())
 }
 
-fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut Vec<u8>) {
+fn write_varying(
+    name: &str,
+    template: &Template,
+    empty: EmptyValue,
+    entry: &Entry<'_>,
+    out: &mut Vec<u8>,
+) {
     let start = out.len();
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     let value = out.len();
     template.append(entry, Escape::Header, out);
-    if out.len() == value {
+    if out.len() == value && empty == EmptyValue::Omit {
         out.truncate(start);
         return;
     }
@@ -504,7 +553,7 @@ fn list_parts(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn is_replacement(edit: &HeaderEdit) -> bool {
-    matches!(edit, HeaderEdit::Replace(..) | HeaderEdit::ReplaceItem(..))
+    matches!(edit.plain(), HeaderEdit::Replace(..) | HeaderEdit::ReplaceItem(..))
 }
 
 fn length_bit(name: &[u8]) -> u64 {
@@ -516,7 +565,7 @@ fn is_request_host(direction: EditedMessage, name: &str) -> bool {
 }
 
 fn check_edit(direction: EditedMessage, edit: &HeaderEdit, name: &str) -> Result<(), String> {
-    if let HeaderEdit::RemoveMatching(_) = edit {
+    if let HeaderEdit::RemoveMatching(_) = edit.plain() {
         // Weir writes the headers that no edit may change after the edits.
         return Ok(());
     }
@@ -524,7 +573,7 @@ fn check_edit(direction: EditedMessage, edit: &HeaderEdit, name: &str) -> Result
     if let Some(reason) = forbidden_edit(name).filter(|_| !is_blank) {
         return Err(format!("header `{name}` {reason}"));
     }
-    match edit {
+    match edit.plain() {
         HeaderEdit::Add(..) | HeaderEdit::Replace(..) | HeaderEdit::ReplaceItem(..)
             if is_request_host(direction, name) =>
         {
@@ -579,6 +628,43 @@ mod tests {
             &[set("X-Line", "a\r\nb: c"), set("X-Two", "$host\r\nb: c"), set("X-Args", "$args")],
             "X-Line: a  b: c\r\nX-Two: shop  b: c\r\nX-Args: q=%0d%0aX:y\r\n",
         );
+    }
+
+    fn send_empty(edit: HeaderEdit) -> HeaderEdit {
+        HeaderEdit::SendEmpty(Box::new(edit))
+    }
+
+    #[test]
+    fn lines_without_a_value_are_sent_where_the_edit_says_so() {
+        let lines = [set("X-None", "$http_none"), add("X-More", ""), add("X-In", "$http_x_in")];
+        check(&lines.clone().map(send_empty), "X-None: \r\nX-More: \r\nX-In: 1\r\n");
+        check(&lines, "X-In: 1\r\n");
+        let when = Template::parse("$http_x_in").unwrap();
+        let when = |edit: HeaderEdit| HeaderEdit::When(when.clone(), Box::new(edit));
+        let edits = [when(send_empty(set("X-None", "$http_none")))];
+        let edits = Edits::compile(EditedMessage::Request, &edits).unwrap();
+        let request = SampleRequest::new("GET / HTTP/1.1\r\nHost: a\r\nX-In: 1\r\n\r\n");
+        let (view, mut out) = (request.view(), Vec::new());
+        let entry = request.entry(&view, &());
+        edits.resolve(Some(&entry)).write(Some(&entry), &mut out);
+        assert_eq!(out, b"X-None: \r\n");
+        // A request keeps its host.
+        let edits = [send_empty(set("Host", "$http_none"))];
+        let edits = Edits::compile(EditedMessage::Request, &edits).unwrap();
+        assert!(!edits.write_host(Some(&entry), &mut out) && !edits.drops(b"x-none"));
+        let replace = HeaderEdit::Replace(
+            "X-Old".into(),
+            "~.*".parse().unwrap(),
+            Template::parse("").unwrap(),
+        );
+        let replaced = |edit: HeaderEdit| {
+            let edits = Edits::compile(EditedMessage::Response, [&edit]).unwrap();
+            let mut out = Vec::new();
+            assert!(edits.replace(b"X-Old", b"1", Some(&entry), &mut out));
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(replaced(send_empty(replace.clone())), "X-Old: \r\n");
+        assert_eq!(replaced(replace), "");
     }
 
     #[test]

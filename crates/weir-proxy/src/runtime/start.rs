@@ -217,6 +217,13 @@ impl DataPlane {
         self.send(worker, Mail::Work(work));
     }
 
+    /// Ends the exchanges at an endpoint that is down, on all workers.
+    pub fn end_exchanges_at(&self, pool: &Arc<str>, endpoint: &Arc<str>) {
+        for number in 0..self.mailboxes.len() {
+            self.send(number, Mail::EndpointDown(pool.clone(), endpoint.clone()));
+        }
+    }
+
     /// Sends mail to a worker.
     pub(crate) fn send(&self, number: usize, mail: Mail<OsNet>) {
         if let Some(mailbox) = self.mailboxes.get(number) {

@@ -92,6 +92,7 @@ fn take<N: Net>(worker: &Rc<Worker<N>>, mail: Mail<N>) {
             // The receiver may be gone.
             let _ = asked.send(worker.sessions.view(worker.number, Instant::now()));
         }
+        Mail::EndpointDown(pool, endpoint) => worker.end_exchanges_at(&pool, &endpoint),
         Mail::Work(work) => work(),
     }
 }

@@ -57,6 +57,8 @@ pub struct UpstreamPool {
     pub keepalive: model::Keepalive,
     /// The kernel's probes that detect an endpoint that has disappeared.
     pub tcp_keepalive: model::TcpKeepalive,
+    /// The fate of exchanges at an endpoint that goes down.
+    pub on_down: model::OnDown,
     /// The causes that count as failures of an endpoint.
     pub passive_on: Box<[model::PassiveCause]>,
     /// The settings for waiting exchanges; `None` if exchanges never wait.

@@ -34,6 +34,14 @@ impl<N: Net> Worker<N> {
         is_short && self.excess(gate, resident, self.balance_clock(Instant::now())) > 0
     }
 
+    /// Ends the exchanges at an endpoint that is down.
+    pub(crate) fn end_exchanges_at(&self, pool: &str, endpoint: &str) {
+        for (resident, session) in self.sessions.at_endpoint(pool, endpoint) {
+            self.sessions.give_up(session, Cause::EndpointDown);
+            self.residents.wake(resident);
+        }
+    }
+
     /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest
     /// running first, and HTTP/2 connections with all their streams, at one listener or at all;
     /// returns the number that it ended.

@@ -63,6 +63,8 @@ pub enum Mail<N: Net> {
     Part(Option<Departures<N>>, oneshot::Sender<()>),
     /// The sender gets the running exchanges.
     Sessions(oneshot::Sender<Vec<RunningExchange>>),
+    /// The exchanges at an endpoint end, which is down: the names of its pool and of itself.
+    EndpointDown(Arc<str>, Arc<str>),
     /// A function to call on the worker's thread, within its runtime.
     Work(Box<dyn FnOnce() + Send>),
 }

@@ -323,6 +323,19 @@ impl Sessions {
         running.collect::<Vec<_>>().into_iter()
     }
 
+    /// The running exchanges at this endpoint that were not told to end.
+    pub(crate) fn at_endpoint(&self, pool: &str, endpoint: &str) -> Vec<(ResidentKey, SessionKey)> {
+        let table = self.table.borrow();
+        let running = table.running.iter().enumerate().filter_map(|(place, one)| {
+            let one = one.as_ref().filter(|one| one.given_up.is_none())?;
+            let own = one.generation.pool(one.pool?)?;
+            let name = &own.endpoints.get(one.endpoint?)?.name;
+            let is_there = *own.name == *pool && **name == *endpoint;
+            is_there.then_some((one.resident, SessionKey(place as u32)))
+        });
+        running.collect()
+    }
+
     /// Tells an exchange to end with this cause. The caller has to wake its task.
     pub(crate) fn give_up(&self, key: SessionKey, cause: Cause) {
         self.note(key, |running| {

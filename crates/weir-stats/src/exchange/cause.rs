@@ -98,6 +98,8 @@ pub enum Cause {
     WorkerLost,
     /// No connection was free, and the request's client had the most of them (503).
     ConnectionCap,
+    /// The endpoint went down, and its pool ends exchanges then (503).
+    EndpointDown,
     /// A bug in Weir, counted.
     Internal,
 }
@@ -147,6 +149,7 @@ impl Cause {
         Self::Memory,
         Self::WorkerLost,
         Self::ConnectionCap,
+        Self::EndpointDown,
         Self::Internal,
     ];
 
@@ -170,6 +173,7 @@ impl Cause {
                 | Self::TunnelClientReset
                 | Self::TunnelUpstreamReset
                 | Self::Shutdown
+                | Self::EndpointDown
                 | Self::WorkerLost
         )
     }
@@ -219,6 +223,7 @@ impl Cause {
             Self::Memory => "memory",
             Self::WorkerLost => "worker_lost",
             Self::ConnectionCap => "connection_cap",
+            Self::EndpointDown => "endpoint_down",
             Self::Internal => "internal",
         }
     }
@@ -257,6 +262,7 @@ impl Cause {
             | Self::NoResources
             | Self::Shutdown
             | Self::Memory
+            | Self::EndpointDown
             | Self::ConnectionCap => 503,
             Self::ConnectTimeout
             | Self::UpstreamSendTimeout
@@ -327,6 +333,7 @@ impl Cause {
             Self::Shutdown => [b'K', phase()],
             // HAProxy's letter for an exhausted resource of its own.
             Self::Memory | Self::ConnectionCap => [b'R', phase()],
+            Self::EndpointDown => [b'D', phase()],
             Self::WorkerLost | Self::Internal => [b'I', phase()],
         }
     }

@@ -420,6 +420,7 @@ impl Cause {
                 "Memory was short: this request held the most, or was paused for too long."
             }
             Self::WorkerLost => "Weir's worker that served it hung or panicked.",
+            Self::EndpointDown => "The endpoint went down, and its pool ends exchanges then.",
             Self::ConnectionCap => {
                 "No connection was free for other clients, and this request's client had the most."
             }

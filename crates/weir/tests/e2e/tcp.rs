@@ -509,3 +509,33 @@ fn a_stream_of_nginx_runs_as_it_is() {
     assert!(!String::from_utf8_lossy(&printed).is_empty());
     assert_eq!((one.connections(), two.connections(), rest.connections()), (1, 1, 1));
 }
+
+/// A database that is no longer the primary still serves the connections that it has.
+#[test]
+fn connections_of_a_server_that_goes_down_end_where_the_pool_says_so() {
+    let origin = greeting_echo("hello");
+    for (pool, ends) in [("on_down close;", true), ("", false)] {
+        let probed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probed.local_addr().unwrap().port();
+        let check =
+            format!("check tcp port={port} interval=100ms timeout=90ms fall=1 rise=1; {pool}");
+        let tcp = Tcp::new(&[origin.address], &check, "");
+        let mut client = tcp.connect();
+        assert_eq!(client.exactly(5), b"hello");
+        // Its probes fail from now on.
+        drop(probed);
+        if ends {
+            assert_eq!(client.rest().0, b"");
+            let line = &tcp.log(1)[0];
+            assert_eq!(line["cause"], "endpoint_down", "{line}");
+        } else {
+            eventually("the server is down", || {
+                let mut late = tcp.connect();
+                late.finish_sending();
+                late.rest().0.is_empty().then_some(())
+            });
+            client.send("x");
+            assert_eq!(client.exactly(1), b"x");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! exactly the permitted lines.
 
 use proptest::prelude::*;
-use weir_config::model::{Expires, HeaderEdit};
+use weir_config::model::{Expires, HeaderEdit, ReceivedForwarded};
 use weir_stats::{Template, TlsParameters};
 use weir_wire::{Framing, Method, Scan};
 
@@ -208,6 +208,27 @@ fn forwarding_headers_of_an_untrusted_peer_are_dropped() {
     check(true, false, format!("A: 1\r\n{for_proto_host}"));
     check(false, true, format!("A: 1\r\n{forwarded}"));
     check(true, true, format!("A: 1\r\n{for_proto_host}{forwarded}"));
+}
+
+#[test]
+fn forwarding_headers_of_any_peer_pass_where_they_are_kept() {
+    let kept = |trust, x_forwarded, ours| {
+        let mut setting = told(trust, x_forwarded, ours);
+        setting.forwarded.received = ReceivedForwarded::Keep;
+        setting
+    };
+    for trust in [PeerTrust::Trusted, PeerTrust::Untrusted] {
+        kept(trust, false, false).check_lines(CLAIMS, CLAIMS);
+        let underscores = "X_Forwarded_For: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\n";
+        kept(trust, false, false).check_lines(underscores, underscores);
+    }
+    // What Weir writes itself does not continue the lines of an untrusted peer.
+    let rest = "X-Forwarded-Prefix: /x\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 6.6.6.6\r\nA: 1\r\n";
+    let expected = format!(
+        "{rest}X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n\
+         Forwarded: for=198.51.100.1;host=a;proto=http\r\n"
+    );
+    kept(PeerTrust::Untrusted, true, true).check_lines(CLAIMS, &expected);
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl Compiler<'_> {
             send_proxy: pool.send_proxy,
             proxy_tlvs: pool.proxy_tlvs.clone(),
             tcp_keepalive: pool.tcp_keepalive.clone(),
+            on_down: pool.on_down,
             passive_on: pool.passive.on.as_slice().into(),
             queue,
             retry_budget: retry_budget(pool, before),

@@ -203,8 +203,11 @@ impl<'a> AccountWriter<'a> {
                         format!("replace_item {name} `{pattern}` `{}`", value.as_str())
                     }
                     // A plain change is none.
-                    HeaderEdit::When(..) => String::new(),
+                    HeaderEdit::When(..) | HeaderEdit::SendEmpty(_) => String::new(),
                 };
+                if edit.sends_empty() {
+                    text.push_str(" empty=send");
+                }
                 if let Some(condition) = edit.condition() {
                     let _ = write!(text, " if `{}`", condition.as_str());
                 }
