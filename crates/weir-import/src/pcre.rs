@@ -216,6 +216,22 @@ impl ClassPosition {
     }
 }
 
+/// Returns a text with `\1` as `${1}`, the numbers higher by `shift`.
+pub(crate) fn group_variables(text: &str, shift: u32) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        match (character, rest.peek().and_then(|next| next.to_digit(10))) {
+            ('\\', Some(group)) => {
+                rest.next();
+                let _ = write!(out, "${{{}}}", group + shift);
+            }
+            _ => out.push(character),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use weir_config::pattern::PathPattern;

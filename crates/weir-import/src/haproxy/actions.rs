@@ -9,16 +9,19 @@ use weir_config::syntax::tree::Directive;
 use super::condition_texts::ConditionText;
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
-use super::frontends::claimed;
+use super::empty_values::{may_be_empty, with_empty};
+use super::frontends::set_by_listeners;
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::logs::{LEVELS, SILENT};
 use super::named_text;
-use super::rewrites::groups;
 use super::rules::{RouteDraft, RuleEdit, RulePosition};
-use super::scope::{CHANGED, ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
+use super::scope::{
+    CHANGED, CaptureSlot, ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name,
+};
 use super::sections::{LineId, SectionId};
 use crate::native::{NativeLine, with_option};
+use crate::pcre::group_variables;
 
 /// Headers that Weir writes itself.
 const OWN_HEADERS: [&str; 9] = [
@@ -40,6 +43,15 @@ pub(super) enum RedirectText {
     Format,
 }
 
+/// A value that a rule captures.
+pub(super) struct CapturedValue {
+    /// The request (0) or the response (1).
+    side: usize,
+    /// The number of its slot, if it is declared.
+    at: Option<usize>,
+    slot: CaptureSlot,
+}
+
 /// The result of an action.
 pub(super) enum RuleEffect {
     /// The request ends with this target, and these lines in its block.
@@ -52,8 +64,8 @@ pub(super) enum RuleEffect {
     Status(String, Directive),
     /// A variable gets this text, or none.
     Sets(String, Option<String>),
-    /// The text is captured.
-    Captures(String),
+    /// The text is captured, in this slot if it has one.
+    Captures(CapturedValue),
     /// A time of the request to the server is another one.
     Bounds(Directive),
     /// The rules after it are skipped.
@@ -162,6 +174,15 @@ impl HaproxyConverter<'_> {
                     "accept" | "reject" | "silent-drop" => {
                         self.condition(line, words.get(1..).unwrap_or_default(), &state.scope)
                     }
+                    "expect-proxy" if keyword == "tcp-request connection" => {
+                        let found = self.condition(line, words, &state.scope);
+                        match found.and_then(|(test, _)| self.expected_proxies(line, words, &test))
+                        {
+                            Ok(()) => self.outcomes.honour(line),
+                            Err(reason) => self.outcomes.refuse(line, reason),
+                        }
+                        continue;
+                    }
                     _ if action.contains("set-var") || action == "capture" => {
                         self.request_rule(line, state, drafts);
                         continue;
@@ -182,8 +203,10 @@ impl HaproxyConverter<'_> {
                     Ok((test, _)) => {
                         self.dropped(line, action);
                         let (when, span) = (accepted.when(test), sections.span(line));
-                        let (target, block) = (no_answer(span), Vec::new());
-                        drafts.push(RouteDraft { when, target, block, span });
+                        let is_logged = keyword == "tcp-request content";
+                        let block =
+                            if is_logged { Vec::new() } else { vec![RuleEdit::unlogged(span)] };
+                        drafts.push(RouteDraft { when, target: no_answer(span), block, span });
                     }
                     Err(reason) => {
                         if matches!(action, "reject" | "silent-drop") {
@@ -301,8 +324,13 @@ impl HaproxyConverter<'_> {
                 return;
             }
         };
-        let effect =
-            self.request_action(line, action, words.get(..count).unwrap_or_default(), &state.scope);
+        let rule = words.get(..count).unwrap_or_default();
+        let effect = if action == "set-src" {
+            let named = self.named_client(line, rule.get(1..).unwrap_or_default(), &test);
+            named.map(|()| RuleEffect::Nothing)
+        } else {
+            self.request_action(line, action, rule, &state.scope)
+        };
         match effect {
             Ok(RuleEffect::Ends(target, block)) => {
                 self.outcomes.honour(line);
@@ -326,9 +354,9 @@ impl HaproxyConverter<'_> {
                 let when = state.allowed.and(test);
                 self.set_variable(line, &mut state.scope, (&name, text), &when);
             }
-            Ok(RuleEffect::Captures(text)) => {
-                self.outcomes.honour(line);
-                state.scope.capture(0, text);
+            Ok(RuleEffect::Captures(value)) => {
+                let when = state.allowed.and(test);
+                self.capture_value(line, &mut state.scope, value, &when);
             }
             Ok(RuleEffect::Bounds(native)) => self.bound(line, test, native, state),
             Ok(RuleEffect::Tried(native)) => self.tried(line, test, native, state),
@@ -490,11 +518,25 @@ impl HaproxyConverter<'_> {
         let span = self.sections.span(line);
         let text = match (verb, arguments) {
             ("unset-var", []) => None,
-            ("set-var", [expression]) => Some(self.expression(&expression.text, scope, span)?),
+            ("set-var", [expression]) => {
+                let new = self.expression(&expression.text, scope, span)?;
+                Some(self.or_before(new, scope.variable(&name), span))
+            }
             ("set-var-fmt", [text]) => Some(self.template(&text.text, scope, span)?),
             _ => return Err(format!("`{verb}` needs other words")),
         };
         Ok(RuleEffect::Sets(name, text))
+    }
+
+    /// Returns the text of a variable that keeps the one before where the new one has no value.
+    fn or_before(&mut self, new: String, before: Option<&str>, span: SourceSpan) -> String {
+        match before.filter(|before| !before.is_empty()) {
+            Some(before) if may_be_empty(&new) => {
+                let step = vec!["default".to_owned(), before.to_owned()];
+                self.converted(&new, &[step], "or before", span)
+            }
+            _ => new,
+        }
     }
 
     fn refuse_rule(
@@ -550,6 +592,10 @@ impl HaproxyConverter<'_> {
             "capture" => self.captured(line, arguments, scope),
             "set-timeout" => self.timeout_action(line, arguments),
             "set-log-level" => self.log_level_action(line, arguments),
+            "use-service" => {
+                let service = self.service_action(line, arguments);
+                service.map(|(target, rewrite)| RuleEffect::Ends(target, vec![rewrite]))
+            }
             _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
             _ => self.other_action(line, action, "http-request"),
         }
@@ -642,6 +688,9 @@ impl HaproxyConverter<'_> {
         if let Some(value) = arguments.get(1) {
             let text = self.template(&value.text, scope, value.span)?;
             edit = edit.value_at(&text, value.span);
+            if !(native == "header" && name.eq_ignore_ascii_case("host")) {
+                edit = with_empty(edit, &text);
+            }
             new = (verb == "set").then_some(text);
         }
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.to_owned()), new))
@@ -714,7 +763,7 @@ impl HaproxyConverter<'_> {
         if native == "header" && name.text.eq_ignore_ascii_case("host") {
             return Err("a request has exactly one `Host`: write `set-header`".to_owned());
         }
-        if let Some(received) = claimed(&name.text).filter(|_| native == "header") {
+        if let Some(received) = set_by_listeners(&name.text).filter(|_| native == "header") {
             let source = if scope.changed.has_header(&name.text) {
                 let part = ChangedPart::Header(name.text.clone());
                 scope.value_of(&part).ok_or(READS_CHANGED)?.to_owned()
@@ -725,14 +774,14 @@ impl HaproxyConverter<'_> {
         }
         let span = self.sections.span(line);
         let regex = format!("~{}", crate::pcre::native(&regex.text)?);
-        let value = groups(&self.template(&text.text, scope, text.span)?, 0);
+        let value = group_variables(&self.template(&text.text, scope, text.span)?, 0);
         let edit = NativeLine::new(native, span).keyword(verb).value(&name.text);
-        let edit = edit.value(&regex).value_at(&value, text.span);
+        let edit = with_empty(edit.value(&regex).value_at(&value, text.span), &value);
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::HeaderValues(name.text.clone()), None))
     }
 
-    /// Converts `replace-header` for a header that the listener sets as it was received: the route
-    /// sets it to another text.
+    /// Converts `replace-header` for a header that the listener may set: the route sets it to another
+    /// text.
     fn claim_replacement(
         &mut self,
         action: &str,
@@ -757,6 +806,7 @@ impl HaproxyConverter<'_> {
         }
         let value = self.converted(source, &steps, &format!("replaced {}", name.text), regex.span);
         let edit = NativeLine::new("header", regex.span).keyword("set").value(&name.text);
+        // Without a line there is nothing to replace.
         let edit = edit.value(&value).end();
         Ok(RuleEffect::Edits(edit, ChangedPart::Header(name.text.clone()), Some(value)))
     }
@@ -800,27 +850,58 @@ impl HaproxyConverter<'_> {
         Ok(RuleEffect::Bounds(native.end()))
     }
 
-    /// Converts `capture EXPRESSION len N`.
+    /// Converts `capture EXPRESSION len N`, or `id N`.
     pub(super) fn captured(
         &mut self,
         line: LineId,
         arguments: &[LineWord],
         scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
-        let [expression, word, length] = arguments else {
-            return Err("write `capture EXPRESSION len NUMBER`".to_owned());
+        const FORM: &str = "write `capture EXPRESSION len NUMBER`, or `id NUMBER`";
+        let [expression, word, number] = arguments else { return Err(FORM.to_owned()) };
+        let number = number.text.parse::<u32>().map_err(|_| FORM.to_owned())?;
+        let side = usize::from(scope.place != FormatPlace::Request);
+        let (length, at) = match word.text.as_str() {
+            "len" => (number, None),
+            "id" => {
+                let slot = scope.captures(side).get(number as usize);
+                let slot =
+                    slot.ok_or_else(|| format!("no `declare capture` has the id {number}"))?;
+                (slot.length, Some(number as usize))
+            }
+            _ => return Err(FORM.to_owned()),
         };
-        if word.text != "len" || length.text.parse::<u32>().is_err() {
-            return Err("write `capture EXPRESSION len NUMBER`".to_owned());
-        }
         let span = self.sections.span(line);
         let text = self.expression(&expression.text, scope, span)?;
-        let steps = [
-            vec!["bytes".to_owned(), "0".to_owned(), length.text.clone()],
-            vec!["default".to_owned(), String::new()],
-        ];
+        let steps = [vec!["bytes".to_owned(), "0".to_owned(), length.to_string()]];
         let described = format!("capture {}", expression.text);
-        Ok(RuleEffect::Captures(self.converted(&text, &steps, &described, span)))
+        let text = self.converted(&text, &steps, &described, span);
+        Ok(RuleEffect::Captures(CapturedValue { side, at, slot: CaptureSlot { text, length } }))
+    }
+
+    /// Captures a value under a condition.
+    pub(super) fn capture_value(
+        &mut self,
+        line: LineId,
+        scope: &mut RuleScope,
+        value: CapturedValue,
+        test: &AclTest,
+    ) {
+        let CapturedValue { side, at, mut slot } = value;
+        let span = self.sections.span(line);
+        let before = at.and_then(|at| scope.captures(side).get(at));
+        let before = before.map_or_else(String::new, |slot| slot.text.clone());
+        match self.condition_text(test, span) {
+            Err(reason) => return self.outcomes.refuse(line, reason),
+            Ok(ConditionText::Always(true)) => {}
+            Ok(ConditionText::Always(false)) => slot.text = before,
+            Ok(ConditionText::Text(condition)) => {
+                let entries = [("1", slot.text.as_str())];
+                slot.text = self.looked_up(&condition, &entries, &before, "captured", span);
+            }
+        }
+        self.outcomes.honour(line);
+        scope.capture(side, at, slot);
     }
 
     /// Converts a response of HAProxy's own: `deny`, `return` and the like.
@@ -833,6 +914,7 @@ impl HaproxyConverter<'_> {
     ) -> Result<RuleEffect, String> {
         let span = self.sections.span(line);
         let (mut status, mut kind, mut body) = (usual.to_owned(), None, None);
+        let (mut file, mut group) = (None, None);
         let mut block = Vec::new();
         let mut at = 0;
         while let Some(word) = arguments.get(at) {
@@ -847,6 +929,8 @@ impl HaproxyConverter<'_> {
                     body = Some(self.template(&text, scope, span)?);
                 }
                 "file" => body = Some(self.text_of(value)?.replace('$', "$$")),
+                "errorfile" => file = Some(self.path(value, None)),
+                "errorfiles" => group = Some(value.to_owned()),
                 "default-errorfiles" => {
                     at += 1;
                     continue;
@@ -865,7 +949,22 @@ impl HaproxyConverter<'_> {
         if !matches!(status.parse::<u16>(), Ok(200..=599)) {
             return Err(format!("`{status}` is not a status from 200 to 599"));
         }
+        if let Some(name) = group {
+            file = self.page_of_group(&name, &status)?;
+        }
         let mut target = NativeLine::new("", span).keyword("respond").value(&status);
+        if let Some(file) = file {
+            let page = self.whole_page(&file, &status)?;
+            let has_body = !matches!(status.as_str(), "204" | "304");
+            if has_body {
+                target = target.value(&page.body).option("type", &page.kind);
+            }
+            for (name, value) in &page.headers {
+                let edit = NativeLine::new("response_header", span).keyword("set");
+                block.push(edit.value(name).value(value).end());
+            }
+            return Ok(RuleEffect::Ends(target.into_words(), block));
+        }
         match body {
             Some(text) if !matches!(status.as_str(), "204" | "304") => {
                 let kind = kind.ok_or("a text needs its `content-type`")?;

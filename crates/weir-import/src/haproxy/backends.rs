@@ -117,6 +117,7 @@ impl HaproxyConverter<'_> {
         lines.extend(servers.check_tls.filter(|_| check.as_ref().is_some_and(probes_with_tls)));
         lines.extend(check);
         lines.extend(servers.agents);
+        lines.extend(servers.on_down);
         lines.push(
             servers
                 .passive
@@ -199,6 +200,7 @@ impl HaproxyConverter<'_> {
         line: LineId,
     ) -> Result<(Vec<String>, Option<&'static str>), String> {
         const OTHER: &str = "keys stay at their servers, but at others than HAProxy's";
+        const URI: &str = "keys stay at their servers, but at others than HAProxy's; the path counts as it was received, whatever rules make of it";
         let words = self.sections.words(line);
         let algorithm = words.first().map_or("", |word| word.text.as_str());
         let (name, argument) = match algorithm.split_once('(') {
@@ -234,7 +236,8 @@ impl HaproxyConverter<'_> {
         let (kind, factor) = self.hash_type(id);
         let mut words = vec![kind.to_owned(), format!("={key}")];
         words.extend(factor.map(|percent| format!("balance_factor=={percent}%")));
-        Ok((words, Some(OTHER)))
+        let note = if name == "uri" { URI } else { OTHER };
+        Ok((words, Some(note)))
     }
 
     /// Returns the key of `balance uri` with these options: the path, or a beginning of it.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use weir_config::source::{FileId, Mappings, SourceSpan, Sources};
 use weir_config::syntax::tree::Directive;
 
+use super::client_source::ProxiesInFront;
 use super::conditions::AclTable;
 use super::definitions::Definitions;
 use super::logs::{ConvertedFileLogs, LogTargetLine};
@@ -78,6 +79,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) acls: HashMap<SectionId, Rc<AclTable>>,
     /// The `acl` lines that a rule uses.
     pub(super) used_acls: HashSet<LineId>,
+    /// The proxies in front of the frontend being read.
+    pub(super) proxies_in_front: ProxiesInFront,
     /// Set while the rules of a section in mode `tcp` are read.
     pub(super) passes_bytes: bool,
     /// Set while rules are read for which every client begins with TLS: to true once one asked.
@@ -151,6 +154,7 @@ impl<'s> HaproxyConverter<'s> {
             page_files: HashMap::new(),
             acls: HashMap::new(),
             used_acls: HashSet::new(),
+            proxies_in_front: ProxiesInFront::default(),
             passes_bytes: false,
             assumes_tls: None,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),

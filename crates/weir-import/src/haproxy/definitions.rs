@@ -1,7 +1,7 @@
 //! Native variables that stand for expressions and conditions: each is defined once, at the top of
 //! the result, and evaluated only where a request needs it. What they stand for is not known here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
@@ -17,6 +17,8 @@ pub(super) struct Definitions {
     /// The names by what they define.
     made: HashMap<String, String>,
     names: HashMap<String, usize>,
+    /// The names of the maps among them.
+    maps: HashSet<String>,
     pub(super) directives: Vec<Directive>,
 }
 
@@ -47,6 +49,9 @@ impl Definitions {
             return format!("${{{name}}}");
         }
         let name = self.name(described);
+        if kind == "map" {
+            self.maps.insert(name.clone());
+        }
         let mut native = NativeLine::new(kind, span).value(source).value(&format!("${name}"));
         for (word, value) in words {
             native = match *value {
@@ -57,6 +62,12 @@ impl Definitions {
         self.directives.push(native.block(lines));
         self.made.insert(key, name.clone());
         format!("${{{name}}}")
+    }
+
+    /// Returns true if a text is the variable of a map.
+    pub(super) fn is_map(&self, text: &str) -> bool {
+        let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+        name.is_some_and(|name| self.maps.contains(name))
     }
 
     /// Returns a name that tells what the variable is.

@@ -6,6 +6,7 @@ use weir_config::source::SourceSpan;
 use super::client_certificates::certificate_fetch;
 use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
+use super::maps::is_map;
 use super::patterns;
 use super::sample::{SampleCall, SampleExpression};
 use super::scope::{ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
@@ -22,6 +23,15 @@ pub(super) enum SampleType {
     Address,
 }
 
+/// The use of an expression, which decides what becomes of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SampleUse {
+    /// A text has one item.
+    Text,
+    /// A condition looks at one item after the other.
+    Condition,
+}
+
 /// An expression on its way into native form.
 #[derive(Clone, Debug)]
 pub(super) struct SampleText {
@@ -36,12 +46,22 @@ pub(super) struct SampleText {
     settled: bool,
     /// Set if it varies with the headers of the response.
     of_response: bool,
+    /// Set if converters look at each item of the list.
+    each: bool,
 }
 
 impl SampleText {
     pub(super) fn new(text: &str, kind: SampleType) -> Self {
         let text = text.to_owned();
-        Self { text, steps: Vec::new(), kind, list: None, settled: false, of_response: false }
+        Self {
+            text,
+            steps: Vec::new(),
+            kind,
+            list: None,
+            settled: false,
+            of_response: false,
+            each: false,
+        }
     }
 
     pub(super) fn text(text: &str) -> Self {
@@ -80,7 +100,7 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
     ) -> Result<String, String> {
         let expression = SampleExpression::parse(text)?;
-        let mut sample = self.sample(&expression, scope, span)?;
+        let mut sample = self.sample(&expression, SampleUse::Text, scope, span)?;
         if expression.converters.is_empty() {
             // A client can write other texts than addresses and numbers.
             match expression.fetch.name.as_str() {
@@ -97,6 +117,7 @@ impl HaproxyConverter<'_> {
     pub(super) fn sample(
         &mut self,
         expression: &SampleExpression,
+        used: SampleUse,
         scope: &RuleScope,
         span: SourceSpan,
     ) -> Result<SampleText, String> {
@@ -107,11 +128,19 @@ impl HaproxyConverter<'_> {
         let certificate = certificate_fetch(&expression.fetch, &expression.converters)?;
         let (mut sample, taken) = match certificate {
             Some(found) => found,
+            None if name == "env" => {
+                let variable = expression.fetch.arguments.first().map_or("", String::as_str);
+                let value = self.environment(variable).unwrap_or_default();
+                (SampleText::settled(&value.replace('$', "$$")), 0)
+            }
             None => (Self::fetch(&expression.fetch, scope)?, 0),
         };
         if !sample.settled && scope.reads_changed(&sample.text) {
             return Err(READS_CHANGED.to_owned());
         }
+        let first = sample.steps.first().and_then(|words| words.first());
+        let several = first.is_some_and(|word| matches!(word.as_str(), "param" | "cookie"));
+        sample.each = used == SampleUse::Condition && (sample.list.is_some() || several);
         self.reads_response |= sample.of_response || sample.text.contains("${sent_h");
         for converter in expression.converters.iter().skip(taken) {
             sample = self.converter(sample, converter, scope, span)?;
@@ -135,6 +164,9 @@ impl HaproxyConverter<'_> {
         if let Some(found) = header_fetch(call, scope)? {
             return Ok(found);
         }
+        if let Some(found) = named_value(call, scope)? {
+            return Ok(found);
+        }
         if let Some(constant) = constant_fetch(name, argument) {
             return Ok(constant);
         }
@@ -146,12 +178,6 @@ impl HaproxyConverter<'_> {
             "date" => date(&call.arguments),
             // HAProxy keeps the request line that it received.
             "capture.req.uri" => Ok(SampleText::settled("${request_uri}")),
-            "url_param" | "urlp" if !argument.is_empty() && call.arguments.len() == 1 => {
-                Ok(SampleText::text("${args}").step(&["param", argument]))
-            }
-            "cook" | "req.cook" if !argument.is_empty() => {
-                Ok(SampleText::text("${headers_cookie}").step(&["cookie", argument]))
-            }
             "status" if scope.place != FormatPlace::Request => {
                 let text = scope.variable("status").unwrap_or("${status}");
                 Ok(SampleText::new(text, SampleType::Number))
@@ -162,8 +188,8 @@ impl HaproxyConverter<'_> {
             "capture.req.hdr" | "capture.res.hdr" => {
                 let side = usize::from(name == "capture.res.hdr");
                 let at = argument.parse().ok();
-                let text = at.and_then(|at: usize| scope.captures(side).get(at));
-                let text = text.map(|text| SampleText::settled(text));
+                let slot = at.and_then(|at: usize| scope.captures(side).get(at));
+                let text = slot.map(|slot| SampleText::settled(&slot.text));
                 let text = if scope.place == FormatPlace::Log {
                     text.map(|text| text.step(&["regsub", "^$", "-"]))
                 } else {
@@ -171,6 +197,8 @@ impl HaproxyConverter<'_> {
                 };
                 text.ok_or_else(|| format!("nothing is captured as `{name}({argument})`"))
             }
+            "uuid" if matches!(argument, "" | "4" | "7") => Ok(uuid(argument)),
+            "http_auth_bearer" => Ok(bearer(argument)),
             "var" => Ok(SampleText::settled(if let Some(text) = scope.known_variable(argument)? {
                 text
             } else {
@@ -196,15 +224,17 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
     ) -> Result<SampleText, String> {
         let name = call.name.as_str();
-        let mut words = vec![name.to_owned()];
-        words.extend(call.arguments.iter().cloned());
+        let words = std::iter::once(&call.name).chain(&call.arguments);
+        let mut words: Vec<String> = words.cloned().collect();
         if let Some(reason) = unsupported(call) {
             return Err(reason.to_owned());
         }
         match name {
-            "map" | "map_str" | "map_beg" | "map_end" | "map_sub" | "map_dom" | "map_dir"
-            | "map_reg" | "map_ip" | "map_str_int" | "map_beg_int" | "map_ip_int"
-            | "map_str_str" => {
+            _ if is_map(name) => {
+                if sample.each {
+                    self.lookup_steps(&mut sample, name, &call.arguments, span)?;
+                    return Ok(sample);
+                }
                 sample.single();
                 let text = self.converted(&sample.text, &sample.steps, "map source", span);
                 return self.mapped_value(&text, name, &call.arguments, span);
@@ -219,10 +249,13 @@ impl HaproxyConverter<'_> {
                 number_argument(&mut words, scope)?;
                 sample.kind = SampleType::Number;
             }
-            "length" | "crc32" | "crc32c" | "djb2" | "sdbm" | "wt6" | "xxh32" | "xxh64" | "neg"
-            | "cpl" | "port_only" | "hex2i" => {
-                sample.kind = SampleType::Number;
+            "strcmp" | "secure_memcmp" => {
+                let Some(text) = compared(call, scope)? else { return Ok(SampleText::text("")) };
+                words = vec![name.to_owned(), text.to_owned()];
+                let is_order = name == "strcmp";
+                sample.kind = if is_order { SampleType::Number } else { SampleType::Boolean };
             }
+            _ if COUNTING.contains(&name) => sample.kind = SampleType::Number,
             "bool" | "not" | "even" | "odd" => sample.kind = SampleType::Boolean,
             "ipmask" => sample.kind = SampleType::Address,
             "regsub" => {
@@ -236,11 +269,7 @@ impl HaproxyConverter<'_> {
                 sample.kind = SampleType::Text;
             }
             "url_enc" => words.truncate(1),
-            "lower" | "upper" | "bytes" | "field" | "word" | "host_only" | "url_dec" | "hex"
-            | "base64" | "b64dec" | "ub64enc" | "ub64dec" | "json" | "ltrim" | "rtrim" | "iif"
-            | "cut_crlf" | "sha1" | "sha2" | "digest" | "hmac" | "ltime" | "utime" => {
-                sample.kind = SampleType::Text;
-            }
+            _ if WRITING.contains(&name) => sample.kind = SampleType::Text,
             _ => return Err(without_conversion(name)),
         }
         // The regex of `regsub` was parsed, and is compiled once, with the definition.
@@ -255,6 +284,106 @@ impl HaproxyConverter<'_> {
         }
         Ok(sample)
     }
+}
+
+/// Returns a fetch of a parameter or a cookie by its name, if it is one.
+fn named_value(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleText>, String> {
+    let [argument] = call.arguments.as_slice() else { return Ok(None) };
+    let (text, kind, step) = match call.name.as_str() {
+        "url_param" | "urlp" => ("${args}", SampleType::Text, "param"),
+        "urlp_val" => ("${args}", SampleType::Number, "param"),
+        "cook" | "req.cook" => ("${headers_cookie}", SampleType::Text, "cookie"),
+        "cook_val" | "req.cook_val" => ("${headers_cookie}", SampleType::Number, "cookie"),
+        "res.cook" | "scook" if scope.place != FormatPlace::Request => {
+            if scope.changed_response.has_header("set_cookie") {
+                return Err(READS_CHANGED.to_owned());
+            }
+            ("${sent_headers_set_cookie}", SampleType::Text, "cookie")
+        }
+        _ => return Ok(None),
+    };
+    if argument.is_empty() {
+        return Ok(None);
+    }
+    let mut sample = SampleText::new(text, kind).step(&[step, argument]);
+    sample.of_response = text.contains("sent_");
+    Ok(Some(sample))
+}
+
+/// Returns a number of 128 bits in the form of RFC 9562: the id of the request, with the bits that
+/// tell the version.
+fn uuid(version: &str) -> SampleText {
+    let version = if version == "7" { "7" } else { "4" };
+    let form = "^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$";
+    SampleText::settled("${request_id}").step(&[
+        "regsub",
+        form,
+        &format!("\\1-\\2-{version}\\3-a\\4-\\5"),
+    ])
+}
+
+/// Returns the token of a header `Authorization: Bearer`, or of another header.
+fn bearer(header: &str) -> SampleText {
+    let header = if header.is_empty() { "authorization" } else { header };
+    let variable = header.to_ascii_lowercase().replace('-', "_");
+    // No value has a line end: what has no token has no second line.
+    SampleText::text(&format!("${{http_{variable}}}"))
+        .step(&["regsub", "^(?i:bearer) +([^ ].*)$", "\n\\1"])
+        .step(&["field", "2", "\n"])
+}
+
+/// The converters of which the result is a text.
+const WRITING: [&str; 23] = [
+    "lower",
+    "upper",
+    "bytes",
+    "field",
+    "word",
+    "host_only",
+    "url_dec",
+    "hex",
+    "base64",
+    "b64dec",
+    "ub64enc",
+    "ub64dec",
+    "json",
+    "ltrim",
+    "rtrim",
+    "iif",
+    "cut_crlf",
+    "sha1",
+    "sha2",
+    "digest",
+    "hmac",
+    "ltime",
+    "utime",
+];
+
+/// The converters of which the result is a number.
+const COUNTING: [&str; 12] = [
+    "length",
+    "crc32",
+    "crc32c",
+    "djb2",
+    "sdbm",
+    "wt6",
+    "xxh32",
+    "xxh64",
+    "neg",
+    "cpl",
+    "port_only",
+    "hex2i",
+];
+
+/// Returns the text of the variable with which a converter compares; none if it was not set, with
+/// which nothing is compared.
+fn compared<'s>(call: &SampleCall, scope: &'s RuleScope) -> Result<Option<&'s str>, String> {
+    let name = call.arguments.first().map_or("", String::as_str);
+    let text = scope.known_variable(name)?;
+    if text.is_none() {
+        variable_name(name)?;
+    }
+    Ok(text)
 }
 
 /// Returns the time, in seconds or milliseconds since 1970.
@@ -307,19 +436,22 @@ fn without_conversion(name: &str) -> String {
     }
 }
 
-/// Puts the value of a constant variable in the place of its name.
+/// Puts the text of a variable in the place of its name.
 fn number_argument(words: &mut [String], scope: &RuleScope) -> Result<(), String> {
     let Some(argument) = words.get_mut(1) else { return Ok(()) };
     if argument.parse::<i64>().is_ok() {
         return Ok(());
     }
-    let value = scope.known_variable(argument)?.unwrap_or_default();
-    if value.parse::<i64>().is_err() {
-        return Err(format!(
-            "`{argument}` is not a number, nor a variable with the same one always"
-        ));
+    if !argument.starts_with("proc.") {
+        variable_name(argument)?;
     }
-    *argument = value.to_owned();
+    let text = scope.known_variable(argument)?.ok_or_else(|| {
+        format!("`{argument}` is not a number, nor a variable that a rule before sets")
+    })?;
+    if !text.contains('$') && text.parse::<i64>().is_err() {
+        return Err(format!("`{argument}` is not a number"));
+    }
+    *argument = text.to_owned();
     Ok(())
 }
 
@@ -368,7 +500,6 @@ fn constant_fetch(name: &str, argument: &str) -> Option<SampleText> {
         "bool" if matches!(argument, "true" | "false") => {
             SampleText::new(if argument == "true" { "1" } else { "0" }, SampleType::Boolean)
         }
-        "env" => SampleText::text(&std::env::var(argument).unwrap_or_default().replace('$', "$$")),
         _ => return None,
     })
 }
@@ -391,6 +522,27 @@ fn plain_fetch(name: &str) -> Option<SampleText> {
         "capture.req.ver" => text("${server_protocol}"),
         "req.ver" | "req_ver" => text("${server_protocol}").step(&["field", "2", "/"]),
         "unique-id" => text("${request_id}"),
+        "fc_src" => SampleText::new("${realip_remote_addr}", Address),
+        "fc_src_port" => SampleText::new("${realip_remote_port}", Number),
+        "fc_http_major" => SampleText::new("${server_protocol}", Number).step(&[
+            "regsub",
+            "^HTTP/([0-9]+).*$",
+            "\\1",
+        ]),
+        "pid" => SampleText::new("${pid}", Number),
+        "http_auth_user" => text("${remote_user}"),
+        // No value has a line end: another scheme has no second line.
+        "http_auth_type" => text("${http_authorization}")
+            .step(&["regsub", "^(?i:basic) .*$", "\nBasic"])
+            .step(&["regsub", "^(?i:bearer) .*$", "\nBearer"])
+            .step(&["field", "2", "\n"]),
+        "ssl_fc_is_resumed" => {
+            SampleText::new("${ssl_session_reused}", SampleType::Boolean).step(&["matches", "^r$"])
+        }
+        "ssl_fc_alpn" => text("${scheme}:${server_protocol}")
+            .step(&["regsub", "^https:HTTP/2.*$", "h2"])
+            .step(&["regsub", "^https:HTTP/1.*$", "http/1.1"])
+            .step(&["regsub", "^http:.*$", ""]),
         "hostname" => text("${hostname}"),
         "ssl_fc" => SampleText::new("${scheme}", SampleType::Boolean).step(&["matches", "^https$"]),
         "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => text("${ssl_server_name}"),

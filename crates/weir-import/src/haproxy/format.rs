@@ -7,8 +7,9 @@ use super::convert::HaproxyConverter;
 use super::scope::{FormatPlace, READS_CHANGED, RuleScope};
 
 /// The short fields that have a variable with the same value.
-const FIELDS: [(&str, &str); 18] = [
+const FIELDS: [(&str, &str); 19] = [
     ("HP", "uri"),
+    ("HPO", "uri"),
     ("ci", "remote_addr"),
     ("cp", "remote_port"),
     ("fi", "server_addr"),
@@ -29,9 +30,10 @@ const FIELDS: [(&str, &str); 18] = [
 ];
 
 /// The fields that only logs have, in HAProxy's form.
-const LOG_FIELDS: [&str; 25] = [
+const LOG_FIELDS: [&str; 35] = [
     "Th", "Ti", "TR", "Tw", "Tc", "Tr", "Td", "Ta", "Tt", "Tq", "ts", "tsc", "ac", "fc", "bc",
-    "sc", "rc", "sq", "bq", "tr", "ST", "r", "ft", "b", "s",
+    "sc", "rc", "sq", "bq", "tr", "ST", "r", "ft", "b", "s", "t", "trl", "Tl", "trg", "T", "Ts",
+    "ms", "si", "sp", "Tu",
 ];
 
 /// Fields of which two stand for more than a variable.
@@ -43,9 +45,9 @@ const MORE: [(&str, &str); 4] = [
 ];
 
 /// The fields that are never quoted.
-const NUMBERS: [&str; 26] = [
+const NUMBERS: [&str; 30] = [
     "ST", "B", "U", "pid", "cp", "fp", "ts", "tsc", "ac", "fc", "bc", "sc", "rc", "sq", "bq", "tr",
-    "Th", "Ti", "TR", "Tw", "Tc", "Tr", "Td", "Ta", "Tt", "Tq",
+    "Th", "Ti", "TR", "Tw", "Tc", "Tr", "Td", "Ta", "Tt", "Tq", "Ts", "ms", "sp", "Tu",
 ];
 
 /// The flags in the braces of a field.
@@ -136,15 +138,8 @@ impl HaproxyConverter<'_> {
         if let Some(inner) = rest.strip_prefix('[') {
             let end = closing(inner).ok_or("a `%[` is never closed")?;
             let text = self.expression(inner[..end].trim(), scope, span)?;
-            written = if quoted && scope.place == FormatPlace::Log {
-                // Quotes with nothing in them, not `-`.
-                let steps = [["regsub", "^-$", ""].as_slice(), &["default", ""]];
-                let steps =
-                    steps.map(|words| words.iter().map(|word| (*word).to_owned()).collect());
-                self.converted(&text, &steps, "quoted", span)
-            } else {
-                text
-            };
+            let is_logged = scope.place == FormatPlace::Log;
+            written = if is_logged { self.logged(text, quoted, span) } else { text };
             rest = &inner[end + 1..];
         } else {
             let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
@@ -154,6 +149,10 @@ impl HaproxyConverter<'_> {
                 let shown = if end == 0 { "%" } else { &rest[..end] };
                 return Err(format!("Weir has no field `%{}`", shown.trim_start_matches('%')));
             };
+            if matches!(name, "hr" | "hs" | "hrl" | "hsl") && scope.place == FormatPlace::Log {
+                out.push_str(&self.captures(name, flags, scope, span));
+                return Ok(&rest[name.len()..]);
+            }
             // The parts of the request line are those that were received.
             quoted &= !NUMBERS.contains(&name);
             // Of a cookie that is not captured HAProxy quotes nothing.
@@ -185,13 +184,67 @@ impl HaproxyConverter<'_> {
     }
 }
 
+impl HaproxyConverter<'_> {
+    /// Returns a text as a line of a log has it.
+    fn logged(&mut self, text: String, quoted: bool, span: SourceSpan) -> String {
+        let step = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        if quoted {
+            // Quotes with nothing in them, not `-`.
+            let steps = [step(&["regsub", "^-$", ""]), step(&["default", ""])];
+            return self.converted(&text, &steps, "quoted", span);
+        }
+        if self.definitions.is_map(&text) {
+            // What a map has no value for is a dash, as any other text without a value.
+            return self.converted(&text, &[step(&["regsub", "^$", "-"])], "shown", span);
+        }
+        text
+    }
+
+    /// Returns the captured values: one by one as `%hrl` and `%hsl` have them, or in braces as `%hr`
+    /// and `%hs`.
+    fn captures(
+        &mut self,
+        name: &str,
+        flags: FieldFlags,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> String {
+        let slots = scope.captures(usize::from(name.starts_with("hs")));
+        if slots.is_empty() {
+            return String::new();
+        }
+        let quote = if flags.quoted { "\"" } else { "" };
+        let is_list = name.ends_with('l');
+        let none = if is_list && !flags.quoted { "-" } else { "" };
+        let texts = slots.iter().map(|slot| self.captured_text(&slot.text, none, span));
+        let texts: Vec<String> = texts.collect();
+        if is_list {
+            let shown = texts.iter().map(|text| format!("{quote}{text}{quote}"));
+            return shown.collect::<Vec<_>>().join(" ");
+        }
+        format!("{quote}{{{}}}{quote}", texts.join("|"))
+    }
+
+    /// Returns a captured text with another one in the place of no value.
+    fn captured_text(&mut self, text: &str, none: &str, span: SourceSpan) -> String {
+        if text.is_empty() {
+            return none.to_owned();
+        }
+        let default = vec!["default".to_owned(), none.to_owned()];
+        let steps = match none {
+            "" => vec![default],
+            _ => vec![["regsub", "^$", none].map(str::to_owned).into(), default],
+        };
+        self.converted(text, &steps, "captured", span)
+    }
+}
+
 /// Returns the text of a field; those of the whole exchange are for logs only.
 fn known(name: &str, scope: &RuleScope) -> Option<String> {
     if scope.place == FormatPlace::Log {
-        if matches!(name, "hr" | "hs") {
-            let texts = scope.captures(usize::from(name == "hs"));
-            let text = texts.join("|");
-            return Some(if texts.is_empty() { text } else { format!("{{{text}}}") });
+        if matches!(name, "hr" | "hs" | "hrl" | "hsl") {
+            // Captured values are written by themselves.
+            return Some(String::new());
         }
         if LOG_FIELDS.contains(&name) {
             return Some(format!("${{haproxy_{name}}}"));

@@ -8,6 +8,7 @@ use weir_config::syntax::tree::Directive;
 
 use super::backends::{ConnectionMode, LONG, ProxyMode};
 use super::client_certificates::BindClients;
+use super::client_source::ProxiesInFront;
 use super::conditions::{AclTest, ListenPlace};
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::keywords::{self, KeywordHandling};
@@ -22,18 +23,11 @@ use crate::native::NativeLine;
 
 /// The size of a head that HAProxy takes by default.
 const HEAD_BYTES: u64 = 15 << 10;
-/// Headers of clients that HAProxy passes on, and Weir only if it is told to.
-const CLAIMS: [(&str, &str); 5] = [
-    ("X-Forwarded-For", "$http_x_forwarded_for"),
-    ("X-Forwarded-Proto", "$http_x_forwarded_proto"),
-    ("X-Forwarded-Host", "$http_x_forwarded_host"),
-    ("X-Forwarded-Port", "$http_x_forwarded_port"),
-    ("X-Real-IP", "$http_x_real_ip"),
-];
 
-/// Returns the text of a header that listeners set as clients sent it, if it is one.
-pub(super) fn claimed(name: &str) -> Option<&'static str> {
-    CLAIMS.iter().find(|(claim, _)| claim.eq_ignore_ascii_case(name)).map(|(_, text)| *text)
+/// Returns the text of a header that listeners may set, if it is one: no received line is left of
+/// it then.
+pub(super) fn set_by_listeners(name: &str) -> Option<&'static str> {
+    name.eq_ignore_ascii_case("X-Forwarded-For").then_some("$http_x_forwarded_for")
 }
 
 /// A header with an address that an option adds.
@@ -95,6 +89,17 @@ struct BindGroup {
 }
 
 impl BindGroup {
+    /// Returns the lines about proxies in front of it.
+    fn proxies(&self, of_rules: &ProxiesInFront) -> Vec<Directive> {
+        let mut lines = if self.options.proxy_header {
+            vec![NativeLine::new("proxy_protocol", self.span).keyword("all").end()]
+        } else {
+            of_rules.announcing.clone()
+        };
+        lines.extend(of_rules.naming.clone());
+        lines
+    }
+
     /// Returns the line about HTTP/2, if it is not what Weir does by default: with TLS it offers it,
     /// as HAProxy does in newer versions.
     fn http2(&self, version: HaproxyVersion) -> Option<Directive> {
@@ -172,6 +177,7 @@ impl HaproxyConverter<'_> {
             return self.too_large(id);
         }
         let rules = if is_tcp { self.routes_of_connections(id) } else { self.rules(id) };
+        let proxies = std::mem::take(&mut self.proxies_in_front);
         let settings = if is_tcp {
             self.without_statistics(id);
             self.connection_settings(id, span)
@@ -194,10 +200,7 @@ impl HaproxyConverter<'_> {
             } else if group.options.http2.is_some() {
                 self.outcomes.differs(group.line, NO_ALPN);
             }
-            if group.options.proxy_header {
-                let line = NativeLine::new("proxy_protocol", group.span);
-                lines.push(line.keyword("all").end());
-            }
+            lines.extend(group.proxies(&proxies));
             let mut native = NativeLine::new("listen", group.span);
             if is_tcp {
                 native = native.keyword("tcp");
@@ -474,7 +477,8 @@ impl HaproxyConverter<'_> {
         let mut lines = vec![self.client_timeouts(id, span), self.client_limits(id, span)];
         let path = NativeLine::new("path", span).option("normalize", "off");
         lines.push(path.option("match", "received").option("invalid", "keep").end());
-        lines.push(NativeLine::new("forwarded", span).option("x_forwarded", "off").end());
+        let forwarded = NativeLine::new("forwarded", span).option("x_forwarded", "off");
+        lines.push(forwarded.option("received", "keep").end());
         lines.push(self.unique_id(id, span));
         lines.push(NativeLine::new("upgrade", span).value("websocket").end());
         self.default(
@@ -482,10 +486,6 @@ impl HaproxyConverter<'_> {
             "WebSocket is passed on; HAProxy passes any protocol of `Upgrade` on",
         );
         lines.push(self.tcp_keepalive(id, "cli", span));
-        for (name, value) in CLAIMS {
-            let line = NativeLine::new("header", span).keyword("set").value(name);
-            lines.push(line.value(value).end());
-        }
         let headers = self.forwarded_headers(id);
         let always = headers.iter().filter(|header| header.tests.is_empty());
         lines.extend(always.map(|header| header.replaced(sections.span(header.line))));

@@ -33,8 +33,8 @@ impl HaproxyConverter<'_> {
             _ => return Err(format!("`{converter}` needs a file, and perhaps a default")),
         };
         let entries = self.map_entries(file)?;
-        let kind = if converter.ends_with("_int") { SampleType::Number } else { SampleType::Text };
-        let base = converter.trim_end_matches("_int").trim_end_matches("_str");
+        let (base, kind) =
+            map_kind(converter).ok_or_else(|| format!("`{converter}` has no conversion"))?;
         let name = file.rsplit('/').next().unwrap_or_default();
         let described = format!("{converter} {name}");
         let default = default.replace('$', "$$");
@@ -54,6 +54,13 @@ impl HaproxyConverter<'_> {
             }
             _ => {
                 let keys = regexes(base, &entries)?;
+                let with_groups = |(key, value): &(String, String)| {
+                    (key.clone(), crate::pcre::group_variables(value, 0))
+                };
+                let keys = match base {
+                    "map_regm" => keys.iter().map(with_groups).collect(),
+                    _ => keys,
+                };
                 let mut lines: Vec<(&str, &str)> = vec![("", "")];
                 lines.extend(keys.iter().map(|(key, value)| (key.as_str(), value.as_str())));
                 self.room(lines.len())?;
@@ -61,6 +68,26 @@ impl HaproxyConverter<'_> {
             }
         };
         Ok(SampleText::of_map(text, kind))
+    }
+
+    /// Adds the steps by which a conversion looks a text up as a map converter does.
+    pub(super) fn lookup_steps(
+        &mut self,
+        sample: &mut SampleText,
+        converter: &str,
+        arguments: &[String],
+        span: SourceSpan,
+    ) -> Result<(), String> {
+        let file = arguments.get(..1).filter(|_| arguments.len() < 3);
+        let file =
+            file.ok_or_else(|| format!("`{converter}` needs a file, and perhaps a default"))?;
+        let map = self.mapped_value("", converter, file, span)?;
+        sample.steps.push(vec!["lookup".to_owned(), map.text]);
+        if let Some(default) = arguments.get(1) {
+            sample.steps.push(vec!["default".to_owned(), default.replace('$', "$$")]);
+        }
+        sample.kind = map.kind;
+        Ok(())
     }
 
     /// Writes a map of exact texts, of which the first one of a key counts.
@@ -123,9 +150,34 @@ impl HaproxyConverter<'_> {
     }
 }
 
+/// Returns a map converter without the type of its values, and that type.
+fn map_kind(converter: &str) -> Option<(&str, SampleType)> {
+    // `map_str` and `map_ip` name the comparison.
+    let (base, kind) = match converter.rsplit_once('_') {
+        Some((base, "int")) if base != "map" => (base, SampleType::Number),
+        Some((base, "ip")) if base != "map" => (base, SampleType::Address),
+        Some((base, "str")) => (base, SampleType::Text),
+        _ => (converter, SampleType::Text),
+    };
+    let base = if base == "map_str" { "map" } else { base };
+    MAPS.contains(&base).then_some((base, kind))
+}
+
+/// Returns true for the name of a map converter.
+pub(super) fn is_map(converter: &str) -> bool {
+    map_kind(converter).is_some()
+}
+
+/// The comparisons of map converters.
+const MAPS: [&str; 9] =
+    ["map", "map_beg", "map_end", "map_sub", "map_dom", "map_dir", "map_reg", "map_regm", "map_ip"];
+
 /// Returns the entries of a map with the regexes of their keys, in the order in which they count.
 fn regexes(base: &str, entries: &MapEntries) -> Result<Vec<(String, String)>, String> {
-    let kind = base.strip_prefix("map_").and_then(MatchKind::parse);
+    let kind = match base {
+        "map_regm" => Some(MatchKind::Regex),
+        _ => base.strip_prefix("map_").and_then(MatchKind::parse),
+    };
     let kind = kind.ok_or_else(|| format!("`{base}` has no conversion"))?;
     if entries.len() > MOST_REGEXES {
         return Err(format!("`{base}` takes a file of at most {MOST_REGEXES} lines: write `map`"));

@@ -155,6 +155,40 @@ impl HaproxyConverter<'_> {
         page
     }
 
+    /// Reads the file of a response of a rule, which has this status.
+    pub(super) fn whole_page(&mut self, path: &str, status: &str) -> Result<Rc<PageFile>, String> {
+        match self.page_status(path) {
+            Some(PageStatus::Own(Some(found))) if status.parse() == Ok(found) => {}
+            None => {}
+            Some(PageStatus::Own(_)) => {
+                return Err(format!("the file has another status than {status}"));
+            }
+            Some(PageStatus::Empty | PageStatus::NoHead) => {
+                return Err("the file does not begin with a status line".to_owned());
+            }
+        }
+        self.page_file(path)
+    }
+
+    /// Returns the file that an `http-errors` section has for a status, if it has one: without,
+    /// HAProxy sends a page of its own.
+    pub(super) fn page_of_group(
+        &mut self,
+        name: &str,
+        status: &str,
+    ) -> Result<Option<String>, String> {
+        let Some(&group) = self.page_groups.get(name) else {
+            return Err(format!("there is no `http-errors {name}`"));
+        };
+        let sections = self.sections;
+        let mut pages = sections.own(group, "errorfile").iter();
+        let page = pages.rfind(|page| sections.word(**page, 0) == status);
+        if let Some(page) = page {
+            self.outcomes.honour(*page);
+        }
+        Ok(page.map(|page| self.path(sections.word(*page, 1), None)))
+    }
+
     fn pages_of(&mut self, lines: Vec<LineId>) -> PagesByStatus {
         let sections = self.sections;
         let mut pages = PagesByStatus::new();

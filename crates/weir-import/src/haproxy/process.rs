@@ -13,6 +13,8 @@ use crate::native::NativeLine;
 /// The settings in `global` for other sections.
 #[derive(Default)]
 pub(super) struct ProcessSettings {
+    /// The variables of the environment that lines of `global` set or remove.
+    pub(super) environment: std::collections::HashMap<String, Option<String>>,
     /// The folders of certificates and authorities.
     pub(super) crt_base: Option<String>,
     pub(super) ca_base: Option<String>,
@@ -196,6 +198,31 @@ impl HaproxyConverter<'_> {
         None
     }
 
+    /// Takes a change of the environment, which the fetch `env` reads.
+    fn environment_line(&mut self, keyword: &str, line: LineId) {
+        let words = self.sections.words(line);
+        let text = |at: usize| words.get(at).map_or("", |word| word.text.as_str()).to_owned();
+        match keyword {
+            "unsetenv" => {
+                for word in words {
+                    self.process.environment.insert(word.text.clone(), None);
+                }
+            }
+            "presetenv" if self.environment(&text(0)).is_some() => {}
+            _ => {
+                self.process.environment.insert(text(0), Some(text(1)));
+            }
+        }
+    }
+
+    /// Returns a variable of the environment as the lines of `global` leave it.
+    pub(super) fn environment(&self, name: &str) -> Option<String> {
+        match self.process.environment.get(name) {
+            Some(value) => value.clone(),
+            None => std::env::var(name).ok(),
+        }
+    }
+
     /// Takes the lines that only other sections use.
     fn process_value(&mut self, line: LineId) {
         let word = self.sections.word(line, 0);
@@ -203,7 +230,7 @@ impl HaproxyConverter<'_> {
         match self.sections.keyword(line) {
             "crt-base" => self.process.crt_base = Some(word.to_owned()),
             "ca-base" => self.process.ca_base = Some(word.to_owned()),
-            "setenv" | "presetenv" | "unsetenv" => {}
+            keyword @ ("setenv" | "presetenv" | "unsetenv") => self.environment_line(keyword, line),
             "ssl-server-verify" if matches!(word, "none" | "required") => {
                 self.process.servers_unverified = word == "none";
             }

@@ -102,8 +102,8 @@ impl HaproxyConverter<'_> {
                 self.set_variable(line, rules.scope, (&name, text), &test);
                 Ok(None)
             }
-            RuleEffect::Captures(text) => {
-                rules.scope.capture(1, text);
+            RuleEffect::Captures(value) => {
+                self.capture_value(line, rules.scope, value, &test);
                 Ok(None)
             }
             _ => Ok(None),

@@ -1,8 +1,6 @@
 //! Changes of the path and the query: `set-path`, `replace-path`, `set-query`, `set-pathq` and
 //! `set-uri`.
 
-use std::fmt::Write as _;
-
 use weir_config::source::SourceSpan;
 
 use super::actions::RuleEffect;
@@ -12,7 +10,7 @@ use super::sample::SampleExpression;
 use super::scope::{ChangedPart, RuleScope};
 use super::sections::LineId;
 use crate::native::NativeLine;
-use crate::pcre;
+use crate::pcre::{self, group_variables};
 
 const CHECKED: &str =
     "a new path with a dot segment or a broken escape is not sent: the client gets 400";
@@ -61,7 +59,7 @@ impl HaproxyConverter<'_> {
                     new = Some(self.replaced_whole(&path, regex, text, span)?);
                 }
                 let regex = format!("~{}", pcre::native(regex)?);
-                let text = groups(&self.path_text(text, scope, span)?, 0);
+                let text = group_variables(&self.path_text(text, scope, span)?, 0);
                 (native.keyword("regex").value(&regex).value(&text), ChangedPart::Path)
             }
             ("set-pathq" | "set-uri", [text]) => {
@@ -76,7 +74,7 @@ impl HaproxyConverter<'_> {
                 {
                     new = Some(self.replaced_whole(&target, regex, text, span)?);
                 }
-                let text = groups(&self.template(text, scope, span)?, 0);
+                let text = group_variables(&self.template(text, scope, span)?, 0);
                 if !text.starts_with(['/', '$']) {
                     return Err(NO_PATH.to_owned());
                 }
@@ -141,22 +139,6 @@ impl HaproxyConverter<'_> {
     }
 }
 
-/// Returns a text with `\1` as `${1}`, the numbers higher by `shift`.
-pub(super) fn groups(text: &str, shift: u32) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(character) = rest.next() {
-        match (character, rest.peek().and_then(|next| next.to_digit(10))) {
-            ('\\', Some(group)) => {
-                rest.next();
-                let _ = write!(out, "${{{}}}", group + shift);
-            }
-            _ => out.push(character),
-        }
-    }
-    out
-}
-
 /// Returns the regex for the whole path and its replacement for `%[path,regsub(REGEX,TEXT)]`, which
 /// replaces the first match only.
 fn substitution(text: &str) -> Result<Option<(String, String)>, String> {
@@ -187,8 +169,8 @@ fn substitution(text: &str) -> Result<Option<(String, String)>, String> {
     let mark = if flags == "i" { "~*" } else { "~" };
     let Some(anchored) = regex.strip_prefix('^') else {
         let whole = format!("{mark}(?s)^(.*?){}(.*)$", pcre::native(regex)?);
-        return Ok(Some((whole, format!("${{1}}{}${{{}}}", groups(to, 1), count + 2))));
+        return Ok(Some((whole, format!("${{1}}{}${{{}}}", group_variables(to, 1), count + 2))));
     };
     let whole = format!("{mark}(?s)^{}(.*)$", pcre::native(anchored)?);
-    Ok(Some((whole, format!("{}${{{}}}", groups(to, 0), count + 1))))
+    Ok(Some((whole, format!("{}${{{}}}", group_variables(to, 0), count + 1))))
 }

@@ -13,7 +13,7 @@ use super::conditions::{AclTest, ListenPlace};
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::frontends::ForwardedHeader;
 use super::patterns;
-use super::scope::{CHANGED, ChangedResponse, FormatPlace, RuleScope};
+use super::scope::{CHANGED, CaptureSlot, ChangedResponse, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use super::statistics_route;
 use crate::native::NativeLine;
@@ -24,6 +24,15 @@ pub(super) struct RuleEdit {
     /// The condition under which the line holds.
     pub(super) when: AclTest,
     pub(super) line: Directive,
+}
+
+impl RuleEdit {
+    /// Returns the line of a route for clients that are rejected before HAProxy makes a line of a
+    /// log.
+    pub(super) fn unlogged(span: SourceSpan) -> Self {
+        let line = NativeLine::new("log", span).keyword("off").end();
+        Self { when: AclTest::Always(true), line }
+    }
 }
 
 /// The beginning of the names of routes whose responses replace those of servers.
@@ -196,33 +205,41 @@ impl HaproxyConverter<'_> {
         FrontendRules { drafts, after, scope }
     }
 
-    /// Reads the headers that a frontend captures.
+    /// Reads the headers that a frontend captures, and the slots that it declares for rules.
     fn captured_headers(&mut self, id: SectionId, scope: &mut RuleScope) {
-        for (side, keyword, prefix) in [
-            (0, "capture request header", "headers"),
-            (1, "capture response header", "sent_headers"),
-        ] {
-            for line in self.sections.every(id, keyword) {
-                let words = self.sections.words(line);
-                let length = words.get(2).filter(|_| self.sections.word(line, 1) == "len");
-                let length = length.and_then(|word| word.text.parse::<u32>().ok());
-                let name = self.sections.word(line, 0).to_ascii_lowercase();
-                let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-                let Some(length) = length.filter(|_| plain && !name.is_empty()) else {
-                    self.outcomes.refuse(line, "write a name, `len` and a number");
+        let keywords = ["capture request header", "capture response header", "declare capture"];
+        for line in self.sections.every_of(id, &keywords) {
+            let keyword = self.sections.keyword(line);
+            let (side, prefix) = match (keyword, self.sections.word(line, 0)) {
+                ("capture request header", _) => (0, "headers"),
+                ("capture response header", _) => (1, "sent_headers"),
+                (_, "request") => (0, ""),
+                (_, "response") => (1, ""),
+                _ => {
+                    self.outcomes.refuse(line, "write `declare capture request len NUMBER`");
                     continue;
-                };
-                self.outcomes.honour(line);
+                }
+            };
+            let words = self.sections.words(line);
+            let length = words.get(2).filter(|_| self.sections.word(line, 1) == "len");
+            let length = length.and_then(|word| word.text.parse::<u32>().ok());
+            let name = self.sections.word(line, 0).to_ascii_lowercase();
+            let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+            let Some(length) = length.filter(|_| plain && !name.is_empty()) else {
+                self.outcomes.refuse(line, "write a name, `len` and a number");
+                continue;
+            };
+            self.outcomes.honour(line);
+            let text = if prefix.is_empty() {
+                // A rule with its number fills it.
+                String::new()
+            } else {
                 let text = format!("${{{prefix}_{}}}", name.replace('-', "_"));
-                let steps = [
-                    vec!["bytes".to_owned(), "0".to_owned(), length.to_string()],
-                    vec!["default".to_owned(), String::new()],
-                ];
+                let steps = [vec!["bytes".to_owned(), "0".to_owned(), length.to_string()]];
                 let span = self.sections.span(line);
-                let described = format!("capture {name}");
-                let text = self.converted(&text, &steps, &described, span);
-                scope.capture(side, text);
-            }
+                self.converted(&text, &steps, &format!("capture {name}"), span)
+            };
+            scope.capture(side, None, CaptureSlot { text, length });
         }
     }
 
@@ -493,7 +510,7 @@ impl HaproxyConverter<'_> {
             Some(Ok(pool)) => {
                 let mut block = forwards.before;
                 block.append(&mut state.request);
-                block.extend(forwards.after.into_iter().chain(self.server_name_header(backend)));
+                block.extend(self.headers_after(forwards.after, backend, state.frontend));
                 let once = AclTest::any(state.unrepeated);
                 if once != AclTest::Always(false)
                     && let Some(line) = self.connect_retries(backend, span)
@@ -517,6 +534,18 @@ impl HaproxyConverter<'_> {
             return;
         }
         drafts.push(draft);
+    }
+
+    /// Returns the headers that options of a backend and of its frontend add after all rules.
+    fn headers_after(
+        &mut self,
+        mut headers: Vec<RuleEdit>,
+        backend: SectionId,
+        frontend: SectionId,
+    ) -> Vec<RuleEdit> {
+        headers.extend(self.server_name_header(backend));
+        headers.extend(self.forwarded_header(backend, frontend));
+        headers
     }
 
     /// Reads the rules of a backend, after those of the frontend.

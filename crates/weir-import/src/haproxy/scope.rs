@@ -269,6 +269,15 @@ impl ChangedResponse {
     }
 }
 
+/// A place of captured values.
+#[derive(Clone, Debug)]
+pub(super) struct CaptureSlot {
+    /// The captured text, which may have no value.
+    pub(super) text: String,
+    /// The most bytes of it.
+    pub(super) length: u32,
+}
+
 /// The names and values at one place among the rules.
 #[derive(Clone, Debug)]
 pub(super) struct RuleScope {
@@ -279,7 +288,7 @@ pub(super) struct RuleScope {
     /// of the changed `path` and `query`.
     variables: Rc<HashMap<String, String>>,
     /// The texts of captured headers of the request and of the response.
-    captures: Rc<[Vec<String>; 2]>,
+    captures: Rc<[Vec<CaptureSlot>; 2]>,
     /// The texts of the captured cookie, of the request and of the response.
     pub(super) cookies: Option<Rc<[String; 2]>>,
 }
@@ -443,13 +452,17 @@ impl RuleScope {
         }
     }
 
-    /// Adds a captured header of the request (0) or the response (1).
-    pub(super) fn capture(&mut self, side: usize, text: String) {
-        Rc::make_mut(&mut self.captures)[side].push(text);
+    /// Adds a captured value of the request (0) or the response (1), or puts it into a slot.
+    pub(super) fn capture(&mut self, side: usize, at: Option<usize>, slot: CaptureSlot) {
+        let slots = &mut Rc::make_mut(&mut self.captures)[side];
+        match at.and_then(|at| slots.get_mut(at)) {
+            Some(known) => *known = slot,
+            None => slots.push(slot),
+        }
     }
 
-    /// Returns the texts of the captured headers of the request (0) or the response (1).
-    pub(super) fn captures(&self, side: usize) -> &[String] {
+    /// Returns the slots of captured values of the request (0) or the response (1).
+    pub(super) fn captures(&self, side: usize) -> &[CaptureSlot] {
         &self.captures[side]
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct ConvertedServers {
     pub(super) send_proxy: Option<Directive>,
     /// The questions to agents.
     pub(super) agents: Option<Directive>,
+    /// The line about exchanges at servers that go down.
+    pub(super) on_down: Option<Directive>,
     /// The backend whose check the servers have because they track its servers.
     pub(super) tracked: Option<SectionId>,
 }
@@ -84,6 +86,8 @@ pub(super) struct ServerOptions {
     observe: Option<String>,
     error_limit: u64,
     ejects: bool,
+    /// Set if exchanges end when the server goes down.
+    ends_exchanges: bool,
     role: ServerRole,
     send_proxy: SendProxyOptions,
     agent: AgentOptions,
@@ -150,6 +154,7 @@ impl ServerOptions {
             observe: None,
             error_limit: 10,
             ejects: false,
+            ends_exchanges: false,
             role: ServerRole::default(),
             send_proxy: SendProxyOptions::default(),
             agent: AgentOptions::default(),
@@ -258,6 +263,12 @@ impl ServerOptions {
             "observe" => self.observe = Some(value.to_owned()),
             "error-limit" => {
                 self.error_limit = number().filter(|count| *count > 0).ok_or_else(missing)?;
+            }
+            "on-marked-down" => {
+                if value != "shutdown-sessions" {
+                    return Err("write `on-marked-down shutdown-sessions`".to_owned());
+                }
+                self.ends_exchanges = true;
             }
             "proxy-v2-options" => self.send_proxy.take_values(value)?,
             "on-error" => {
@@ -612,6 +623,16 @@ impl HaproxyConverter<'_> {
             if !same {
                 self.outcomes.refuse(*line, "Weir has one setting of TLS for all servers of a backend: write a backend for each");
             }
+        }
+        let ends = |(options, _): &&(ServerOptions, LineId)| options.ends_exchanges;
+        if all.iter().any(|one| ends(&one)) {
+            for (_, line) in all.iter().filter(|one| !ends(one)) {
+                self.outcomes.differs(
+                    *line,
+                    "`on-marked-down` of another server of the backend holds for this one too",
+                );
+            }
+            servers.on_down = Some(NativeLine::new("on_down", span).keyword("close").end());
         }
         servers.reuse = first.reuse;
         servers.send_proxy = first.send_proxy.line(span);

@@ -2,9 +2,12 @@
 //! page of the admin interface, over a Unix socket without a file that only serves it.
 
 use weir_config::source::SourceSpan;
+use weir_config::syntax::lexer::Word;
+use weir_config::syntax::tree::Directive;
 
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
+use super::lexer::LineWord;
 use super::patterns::{self, MatchKind, ValueShape};
 use super::rules::{RouteDraft, RuleEdit, RulePosition};
 use super::sections::{LineId, SectionId};
@@ -110,7 +113,7 @@ impl HaproxyConverter<'_> {
             drafts.push(RouteDraft { when: state.when(at), target, block: Vec::new(), span });
             return;
         }
-        let pool = self.stats_pool(&page, span);
+        let pool = self.stats_pool(&page.users, span);
         for PageForm { flag, target } in page.forms() {
             let mut tests = vec![at.clone()];
             if let Some(flag) = flag {
@@ -170,10 +173,30 @@ impl HaproxyConverter<'_> {
         page
     }
 
+    /// Converts `use-service prometheus-exporter`, which leads to the metrics of the admin interface.
+    pub(super) fn service_action(
+        &mut self,
+        line: LineId,
+        arguments: &[LineWord],
+    ) -> Result<(Vec<Word>, Directive), String> {
+        if !matches!(arguments, [name] if name.text == "prometheus-exporter") {
+            return Err("Weir has the service `prometheus-exporter` only".to_owned());
+        }
+        if !self.room_for_routes(2) {
+            return Err(TOO_LARGE.to_owned());
+        }
+        let span = self.sections.span(line);
+        let pool = self.stats_pool(&[], span);
+        self.outcomes.differs(line, "the metrics are Weir's own, in the form of Prometheus");
+        let rewrite = NativeLine::new("rewrite", span).keyword("target").value("/metrics").end();
+        let target = NativeLine::new("", span).value(&pool).into_words();
+        Ok((target, rewrite))
+    }
+
     /// Returns the name of the pool that leads to a page with these users.
-    fn stats_pool(&mut self, page: &StatsPage, span: SourceSpan) -> String {
+    fn stats_pool(&mut self, lines: &[LineId], span: SourceSpan) -> String {
         let users: Vec<String> =
-            page.users.iter().map(|line| self.sections.word(*line, 0).to_owned()).collect();
+            lines.iter().map(|line| self.sections.word(*line, 0).to_owned()).collect();
         if let Some(name) = self.stats_pools.get(&users) {
             return name.clone();
         }
@@ -182,7 +205,7 @@ impl HaproxyConverter<'_> {
             0 => address,
             others => format!("{address}-{}", others + 1),
         };
-        let roles = page.users.iter().filter_map(|line| self.stats_user(*line, StatsRole::Read));
+        let roles = lines.iter().filter_map(|line| self.stats_user(*line, StatsRole::Read));
         let roles: Vec<_> = roles.collect();
         let admin = NativeLine::new("admin", span).value(&address).keyword("read_only");
         let admin = if roles.is_empty() { admin.end() } else { admin.block(roles) };

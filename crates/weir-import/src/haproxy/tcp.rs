@@ -144,6 +144,7 @@ impl HaproxyConverter<'_> {
             for line in sections.every(id, keyword) {
                 let words = sections.words(line);
                 let action = words.first().map_or("", |word| word.text.as_str());
+                let expects = action == "expect-proxy" && keyword == "tcp-request connection";
                 match self.condition(
                     line,
                     words.get(1..).unwrap_or_default(),
@@ -151,6 +152,10 @@ impl HaproxyConverter<'_> {
                 ) {
                     Err(reason) => self.outcomes.refuse(line, reason),
                     Ok((test, _)) if !test.is_of_bytes() => self.outcomes.refuse(line, REQUESTS),
+                    Ok((test, _)) if expects => match self.expected_proxies(line, words, &test) {
+                        Ok(()) => self.outcomes.honour(line),
+                        Err(reason) => self.outcomes.refuse(line, reason),
+                    },
                     Ok((test, _)) if action == "accept" => {
                         self.outcomes.honour(line);
                         accepted.push(test.not());
@@ -161,7 +166,13 @@ impl HaproxyConverter<'_> {
                             self.outcomes.differs(line, WITHOUT_TLS);
                             continue;
                         }
-                        drafts.extend(self.rejection(line, when, targets));
+                        let mut draft = self.rejection(line, when, targets);
+                        if let Some(draft) = &mut draft
+                            && keyword != "tcp-request content"
+                        {
+                            draft.block.push(RuleEdit::unlogged(draft.span));
+                        }
+                        drafts.extend(draft);
                     }
                     Ok(_) => {
                         if let Err(reason) = self.other_action(line, action, "http-request") {

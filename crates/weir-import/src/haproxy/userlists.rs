@@ -1,5 +1,5 @@
-//! `userlist` with passwords in plain text: `http_auth` becomes a test of the digest of what the
-//! client says. Passwords as the digests of crypt(3) are refused: each takes milliseconds.
+//! `userlist` with passwords in plain text: `http_auth` becomes a test of the salted digest of what
+//! the client says. Passwords as the digests of crypt(3) are refused: each takes milliseconds.
 
 use std::collections::HashSet;
 
@@ -49,13 +49,15 @@ impl<'s> HaproxyConverter<'s> {
         let wanted = |user: &&ListedUser<'_>| {
             !by_group || criterion.patterns.iter().any(|group| user.groups.contains(group.as_str()))
         };
-        let digests: Vec<String> = users.iter().filter(wanted).filter_map(digest).collect();
+        let salt = salt(list, &users);
+        let of_user = |user: &ListedUser<'_>| digest(user, &salt);
+        let digests: Vec<String> = users.iter().filter(wanted).filter_map(of_user).collect();
         if digests.is_empty() {
             return Ok(AclTest::Always(false));
         }
         let steps = [
             vec!["regsub".to_owned(), "^(?i:basic) +".to_owned(), "Basic ".to_owned()],
-            vec!["sha2".to_owned(), "256".to_owned()],
+            vec!["hmac".to_owned(), "sha256".to_owned(), salt],
             vec!["hex".to_owned()],
             vec!["matches".to_owned(), format!("~^(?:{})$", digests.join("|"))],
         ];
@@ -139,11 +141,19 @@ fn fault(keyword: &str, words: &[LineWord]) -> Option<String> {
     }
 }
 
+/// Returns the key of the digests of a list, in base64. It is no secret, and no other list has it, so
+/// that no table of digests fits several.
+fn salt(list: &str, users: &[ListedUser<'_>]) -> String {
+    let names: Vec<&str> = users.iter().map(|user| user.name).collect();
+    let text = format!("weir userlist {list} {}", names.join(" "));
+    convert_text(&text, &[&["sha2", "256"], &["base64"]]).unwrap_or_default()
+}
+
 /// Returns the digest of what a client with a user's password says; none if no client can say it.
-fn digest(user: &ListedUser<'_>) -> Option<String> {
+fn digest(user: &ListedUser<'_>, salt: &str) -> Option<String> {
     if user.name.contains(':') {
         return None;
     }
     let encoded = convert_text(&format!("{}:{}", user.name, user.password), &[&["base64"]])?;
-    convert_text(&format!("Basic {encoded}"), &[&["sha2", "256"], &["hex"]])
+    convert_text(&format!("Basic {encoded}"), &[&["hmac", "sha256", salt], &["hex"]])
 }

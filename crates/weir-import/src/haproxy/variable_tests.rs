@@ -6,7 +6,7 @@ use weir_config::source::SourceSpan;
 use super::client_certificates::unknown_error;
 use super::conditions::{AclTest, Criterion};
 use super::convert::HaproxyConverter;
-use super::expressions::SampleType;
+use super::expressions::{SampleType, SampleUse};
 use super::patterns::{self, MatchKind, ValueShape};
 use super::sample::SampleExpression;
 use super::scope::RuleScope;
@@ -34,14 +34,14 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
     ) -> Result<AclTest, String> {
         let mut expression = criterion.expression.clone();
-        self.look_up_first(&mut expression, scope, span);
         let mut kind = criterion.kind;
-        let sample = match self.sample(&expression, scope, span) {
+        let used = SampleUse::Condition;
+        let sample = match self.sample(&expression, used, scope, span) {
             Ok(sample) => Ok(sample),
             Err(reason) => match suffixed(&mut expression) {
                 Some(suffix) => {
                     kind = kind.or(Some(suffix));
-                    self.sample(&expression, scope, span)
+                    self.sample(&expression, used, scope, span)
                 }
                 None => Err(reason),
             },
@@ -63,7 +63,11 @@ impl HaproxyConverter<'_> {
         if !self.room_for(1 + criterion.patterns.len()) {
             return Err(super::convert::TOO_LARGE.to_owned());
         }
-        let several = of_several(&mut sample.steps);
+        // HAProxy goes on to the next value only after one that has a result; `hdr_ip` itself
+        // passes over what is no address.
+        let until_none = !expression.converters.is_empty()
+            && !matches!(expression.fetch.name.as_str(), "hdr_ip" | "req.hdr_ip");
+        let several = of_several(&mut sample.steps, until_none);
         let many = kind == MatchKind::Exact
             && criterion.patterns.len() > FEW_PATTERNS
             && sample.list.is_none()
@@ -77,7 +81,7 @@ impl HaproxyConverter<'_> {
         }
         let mut steps = Vec::new();
         if sample.list.is_some() {
-            steps.push(vec!["any_item".to_owned()]);
+            steps.push(any_step("any_item", until_none));
         }
         steps.extend(sample.steps);
         if kind == MatchKind::Length {
@@ -86,25 +90,6 @@ impl HaproxyConverter<'_> {
         steps.push(criterion.last_step(kind)?);
         let text = self.converted(&sample.text, &steps, &described, span);
         Ok(AclTest::native("variable", text))
-    }
-
-    /// Makes a map look up the first value of a list. HAProxy goes on to the next one only where
-    /// the value before it is in the map.
-    fn look_up_first(
-        &mut self,
-        expression: &mut SampleExpression,
-        scope: &RuleScope,
-        span: SourceSpan,
-    ) {
-        let SampleExpression { fetch, converters } = &*expression;
-        let Some(at) = converters.iter().position(|call| call.name.starts_with("map")) else {
-            return;
-        };
-        let before = SampleExpression { fetch: fetch.clone(), converters: converters[..at].into() };
-        let is_list = self.sample(&before, scope, span).is_ok_and(|sample| sample.list.is_some());
-        if is_list && fetch.arguments.len() == 1 {
-            expression.fetch.arguments.push("1".to_owned());
-        }
     }
 
     /// Returns a text that is 1 if another one is among these.
@@ -128,15 +113,24 @@ impl HaproxyConverter<'_> {
 
 /// Makes the steps look at each parameter or cookie of a name, as HAProxy's conditions do; returns
 /// false if they look at neither.
-fn of_several(steps: &mut [Vec<String>]) -> bool {
-    let Some(name) = steps.first_mut().and_then(|first| first.first_mut()) else { return false };
-    let any = match name.as_str() {
-        "param" => "any_param",
-        "cookie" => "any_cookie",
+fn of_several(steps: &mut [Vec<String>], until_none: bool) -> bool {
+    let Some(first) = steps.first_mut() else { return false };
+    let any = match first.first().map(String::as_str) {
+        Some("param") => "any_param",
+        Some("cookie") => "any_cookie",
         _ => return false,
     };
-    any.clone_into(name);
+    let mut step = any_step(any, until_none);
+    step.splice(1..1, first.drain(1..));
+    *first = step;
     true
+}
+
+/// Returns the converter behind which others look at each part of a value.
+fn any_step(name: &str, until_none: bool) -> Vec<String> {
+    let mut words = vec![name.to_owned()];
+    words.extend(until_none.then(|| "until_none".to_owned()));
+    words
 }
 
 impl Criterion {

@@ -733,7 +733,11 @@ fn actions_of_other_rules_are_refused_by_name_with_what_to_do() {
     check("http-request set-uri http://b.test/x", "set-header Host");
     check("http-request replace-uri ^(.*)$ b.test", "set-header Host");
     check("tcp-request content switch-mode http", "write `mode http`");
-    check("tcp-request connection expect-proxy layer4", "accept-proxy");
+    check("tcp-request connection expect-proxy layer7", "layer4");
+    check("tcp-request connection expect-proxy layer4 if { path /a }", "src NETWORK");
+    check("http-request set-src path", "set-src req.hdr(NAME)");
+    check("http-request set-src hdr(x) if { path /a }", "src NETWORK");
+    check("http-request use-service lua.x", "prometheus-exporter");
     check("tcp-request session attach-srv srv", "opens connections to servers itself");
     check("tcp-request connection track-sc3 src", "limit client");
     check("http-request set-headers-bin req.hdrs_bin", "`set-header`");
@@ -941,4 +945,26 @@ fn rules_that_let_tls_alone_pass_deny_nobody() {
     for unknown in ["tls", "!tls", "tls or { req.ssl_sni a.test }"] {
         check(&format!("use_backend c if {unknown}"), "use_backend", "refused");
     }
+}
+
+#[test]
+fn the_forwarded_header_has_the_parts_of_the_option() {
+    let check = |frontend: &str, backend: &str, expected: &str| {
+        let imported = proxies(frontend, backend);
+        let native = imported.native().replace('"', "");
+        let line = native.lines().find(|line| line.contains("header add Forwarded"));
+        let shown = line.map_or("", |line| line.trim());
+        assert_eq!(shown, expected, "{frontend} {backend}");
+        imported
+    };
+    check("", "", "");
+    let usual = "header add Forwarded proto=${scheme};for=${v_forwarded_address};";
+    let imported = check("option forwarded", "", usual);
+    assert_eq!(outcome(&imported.coverage, "option forwarded").0, "honoured");
+    config(imported);
+    // That of the backend comes first, in HAProxy's order of the parts.
+    let both = "header add Forwarded host=${v_forwarded_host};by=${v_forwarded_address};for=${v_forwarded_address_n2};";
+    config(check("option forwarded", "option forwarded for for_port by host", both));
+    let imported = check("option forwarded by-expr src", "", "");
+    assert_eq!(outcome(&imported.coverage, "option forwarded").0, "refused");
 }

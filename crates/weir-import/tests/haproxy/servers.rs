@@ -1,7 +1,7 @@
 //! Options of servers: agents, servers that follow others, statuses of checks that drain, addresses
 //! that connections come from, and the names that servers are asked for.
 
-use weir_config::model::{AgentCheck, Check, EndpointCheck};
+use weir_config::model::{AgentCheck, Check, EndpointCheck, OnDown};
 
 use super::{config, of_version, outcome, proxies, text};
 
@@ -190,4 +190,22 @@ fn servers_are_asked_for_the_host_of_the_request_from_3_3_on() {
     check("3.4", "sni str(a.test)", ("honoured", None, Some("a.test")));
     check("3.4", "sni ssl_fc_sni", ("honoured", Some("${ssl_server_name}"), None));
     check("3.4", "verifyhost a.test", ("differently", None, Some("a.test")));
+}
+
+#[test]
+fn sessions_of_servers_that_go_down_end_where_the_file_says_so() {
+    let check = |options: [&str; 2], expected: OnDown, words: [&str; 2]| {
+        let [one, two] = options;
+        let servers = format!("server t 127.0.0.1:3 {one}\n server u 127.0.0.1:4 {two}");
+        let imported = proxies("", &servers);
+        let found = ["server t", "server u"].map(|line| outcome(&imported.coverage, line).0);
+        assert_eq!(found, words, "{servers}");
+        assert_eq!(config(imported).pools.remove(0).on_down, expected, "{servers}");
+    };
+    let option = "on-marked-down shutdown-sessions";
+    check(["", ""], OnDown::Keep, ["honoured"; 2]);
+    check([option, option], OnDown::Close, ["honoured"; 2]);
+    check(["", option], OnDown::Close, ["differently", "honoured"]);
+    let imported = proxies("", "server t 127.0.0.1:3 on-marked-down frob");
+    assert_eq!(outcome(&imported.coverage, "server t").0, "refused");
 }
