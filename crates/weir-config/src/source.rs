@@ -141,7 +141,7 @@ struct PartPlaces {
     fields: Vec<FieldPlace>,
 }
 
-/// The place of a field, which is the first of several of its name, or of an option of its line.
+/// The place of a field (the last line, if there are several) or of an option of its line.
 #[derive(Clone, Debug)]
 struct FieldPlace {
     field: &'static str,

@@ -1,4 +1,4 @@
-//! A place for one request at a time: a connection of HTTP/1.1, or a stream of one of HTTP/2. It
+//! A slot for one request at a time: a connection of HTTP/1.1, or a stream of one of HTTP/2. It
 //! claims the next request of the schedule, waits for its start, sends it and reads the response. It
 //! keeps no statistics itself.
 
@@ -147,7 +147,7 @@ impl WaitDeadline {
     }
 }
 
-/// The connection that carries the requests of a place.
+/// The connection that carries the requests of a slot.
 enum Carrier {
     /// Its own.
     Http1(Box<Http1Connection>),
@@ -155,7 +155,7 @@ enum Carrier {
     Http2(Rc<Http2Connection>),
 }
 
-/// A place for one request at a time.
+/// A slot for one request at a time.
 pub(super) struct RequestSlot {
     thread: Rc<Thread>,
     patience: Rc<WaitDeadline>,
@@ -165,7 +165,7 @@ pub(super) struct RequestSlot {
 }
 
 impl RequestSlot {
-    /// A place with a connection of its own over HTTP/1.1, or on one over HTTP/2.
+    /// A slot with a connection of its own over HTTP/1.1, or on one over HTTP/2.
     pub(super) fn new(
         thread: Rc<Thread>,
         patience: Rc<WaitDeadline>,

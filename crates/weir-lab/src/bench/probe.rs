@@ -67,8 +67,10 @@ async fn open(load: &LoadSpec) -> Result<(), String> {
         let text = error.to_string();
         let hint = if text.contains("certificate") {
             "; --insecure accepts any certificate, --ca FILE trusts another root"
-        } else if text.contains("NoApplicationProtocol") {
+        } else if text.contains("NoApplicationProtocol") && load.streams.is_some() {
             "; it does not offer HTTP/2"
+        } else if text.contains("NoApplicationProtocol") {
+            "; it does not offer HTTP/1.1, so try --http2"
         } else if text.contains("corrupt message") {
             "; does it expect HTTP without TLS?"
         } else {

@@ -124,8 +124,16 @@ impl<'a> ReportInput<'a> {
         1.0 - within.powf(f64::from(requests))
     }
 
-    /// The highest percentile for which there are enough samples.
+    /// The highest percentile for which there are enough samples, and the generator was in time.
     pub fn valid_up_to(&self) -> Option<f64> {
+        let reach = self.sampled_up_to()?;
+        let is_late = self.lateness_at(reach.min(LATENESS_PERCENT)).is_some();
+        // Without a percentile from the user such a run is not valid at all.
+        Some(if is_late { reach.min(self.lateness_percent) } else { reach })
+    }
+
+    /// The highest percentile for which there are enough samples.
+    pub(super) fn sampled_up_to(&self) -> Option<f64> {
         let samples = self.outcome.record.response.len();
         let is_sure = |percent: &&f64| samples_beyond(**percent / 100.0, samples) >= FEW;
         PERCENTILES.iter().rev().find(is_sure).copied()
@@ -196,24 +204,34 @@ impl<'a> ReportInput<'a> {
         found
     }
 
-    fn object_to_the_generator(&self, found: &mut Vec<String>) {
+    /// The lateness of the generator and the measured time at a percentile, in nanoseconds, if the
+    /// lateness is too large. wrk2's timers and catching up are late on purpose, and the summary
+    /// says so.
+    fn lateness_at(&self, percent: f64) -> Option<(f64, f64)> {
         let record = &self.outcome.record;
-        // wrk2's timers and catching up are late on purpose, and the summary says so. Not beyond
-        // the samples: in a short run, one late request is no reason to reject it.
-        if let (SendPace::Open { .. }, StartOrder::Shared, Some(reach)) =
-            (self.pace, self.order, self.valid_up_to())
+        let is_judged =
+            matches!(self.pace, SendPace::Open { .. }) && self.order == StartOrder::Shared;
+        let late_ns = record.lateness.value_at_percentile(percent);
+        let measured_ns = record.response.value_at_percentile(percent) as f64;
+        let is_late =
+            late_ns > HARMLESS_LATENESS_NS && late_ns as f64 > measured_ns * LATENESS_SHARE;
+        (is_judged && is_late).then_some((late_ns as f64, measured_ns))
+    }
+
+    fn object_to_the_generator(&self, found: &mut Vec<String>) {
+        let asked = self.asked.iter().map(|quantile| quantile * 100.0);
+        let judged = asked.fold(self.lateness_percent, f64::max).min(LATENESS_PERCENT);
+        // Not beyond the samples: in a short run, one late request is no reason to reject it.
+        let percent = self.sampled_up_to().map(|reach| reach.min(judged));
+        if let Some(percent) = percent
+            && let Some((late_ns, measured_ns)) = self.lateness_at(percent)
         {
-            let percent = reach.min(self.lateness_percent);
-            let late_ns = record.lateness.value_at_percentile(percent);
-            let measured_ns = record.response.value_at_percentile(percent) as f64;
-            if late_ns > HARMLESS_LATENESS_NS && late_ns as f64 > measured_ns * LATENESS_SHARE {
-                found.push(format!(
-                    "the generator was late: {} at p{}, of {} measured",
-                    time_text(late_ns as f64 / 1e3),
-                    percent_text(percent),
-                    time_text(measured_ns / 1e3)
-                ));
-            }
+            found.push(format!(
+                "the generator was late: {} at p{}, of {} measured",
+                time_text(late_ns / 1e3),
+                percent_text(percent),
+                time_text(measured_ns / 1e3)
+            ));
         }
         if let Some(load) = self.own_load()
             && load > BUSY
@@ -383,12 +401,15 @@ mod tests {
                 failure: None,
             });
         }
-        let objections = |lateness_percent| {
+        let verdict = |lateness_percent, asked: &[f64]| {
             let input = ReportInput::of(&outcome, pace(), &usage);
-            ReportInput { lateness_percent, ..input }.objections()
+            ReportInput { lateness_percent, asked: asked.to_vec(), ..input }.verdict().join("")
         };
-        assert_eq!(objections(99.9).len(), 1);
-        assert_eq!(objections(99.0), Vec::<String>::new());
+        assert!(verdict(99.9, &[]).starts_with("NOT VALID: the generator was late"));
+        let expected = "valid up to p99; at higher percentiles the generator was late";
+        assert_eq!(verdict(99.0, &[0.5]), expected);
+        // A condition on p99.9 is judged there.
+        assert!(verdict(99.0, &[0.999]).starts_with("NOT VALID: the generator was late"));
     }
 
     #[test]

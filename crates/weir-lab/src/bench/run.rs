@@ -37,7 +37,7 @@ const POLLS_PER_PROGRESS: u32 = 50;
 pub struct StreamCounts {
     /// The number of requests at once that was asked for.
     pub asked: u64,
-    /// The smallest number that the target allowed; `None` without a response.
+    /// The smallest number that the target allowed; `None` without a response or a limit.
     pub allowed: Option<u64>,
 }
 
@@ -238,7 +238,10 @@ fn outcome(shared: &RunShared, record: RunRecord) -> RunResults {
         examples: shared.examples(),
         streams: shared.load.streams.map(|asked| {
             let allowed = shared.allowed_streams.load(Ordering::Relaxed);
-            StreamCounts { asked: asked as u64, allowed: (allowed < u64::MAX).then_some(allowed) }
+            StreamCounts {
+                asked: asked as u64,
+                allowed: (allowed < usize::MAX as u64).then_some(allowed),
+            }
         }),
         tls: shared.facts.lock().ok().and_then(|facts| facts.clone()),
         is_cut_short: is_stopped,
@@ -327,13 +330,14 @@ async fn open_all(
     let streams = thread.shared.load.streams;
     let mut http2 = None;
     for (number, patience) in patiences.into_iter().enumerate() {
-        if streams.is_some_and(|streams| number.is_multiple_of(streams)) {
+        let is_first = number.is_multiple_of(streams.unwrap_or(1));
+        if streams.is_some() && is_first {
             http2 = Some(Http2Connection::new(thread.clone()));
         }
         let mut slot = RequestSlot::new(thread.clone(), patience, http2.clone());
         tasks.push(spawn_local(async move {
             // Otherwise each is opened in its turn.
-            if order == StartOrder::Shared {
+            if order == StartOrder::Shared && is_first {
                 slot.open_early().await;
             }
             slot

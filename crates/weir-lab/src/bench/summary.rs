@@ -399,11 +399,13 @@ impl ReportInput<'_> {
         if !objections.is_empty() {
             return objections.iter().map(|text| format!("NOT VALID: {text}")).collect();
         }
-        let reach = self.valid_up_to().unwrap_or(0.0);
-        vec![format!(
-            "valid up to p{}; higher percentiles have fewer than {FEW} samples",
-            percent_text(reach)
-        )]
+        let (reach, sampled) = (self.valid_up_to(), self.sampled_up_to());
+        let rest = if reach < sampled {
+            "at higher percentiles the generator was late".to_owned()
+        } else {
+            format!("higher percentiles have fewer than {FEW} samples")
+        };
+        vec![format!("valid up to p{}; {rest}", percent_text(reach.unwrap_or(0.0)))]
     }
 
     fn write_verdict(&self, out: &mut String) {

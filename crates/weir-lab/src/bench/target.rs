@@ -123,7 +123,8 @@ pub(super) struct Http2Message {
 }
 
 /// Headers that speak of a connection, which HTTP/2 does not have.
-const OF_THE_CONNECTION: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
+const OF_THE_CONNECTION: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
 
 impl Form {
     /// The request for a URL.

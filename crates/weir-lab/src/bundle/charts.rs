@@ -213,6 +213,9 @@ impl<'a> ChartChoice<'a> {
 
     fn x_title(&self) -> &'static str {
         match self.levels.first() {
+            Some(LoadLevel::Concurrency(_)) if self.workload.streams.is_some() => {
+                "connections, each with several requests at a time"
+            }
             Some(LoadLevel::Concurrency(_)) => "connections, each with one request at a time",
             _ => "offered requests per second",
         }

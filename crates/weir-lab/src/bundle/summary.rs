@@ -153,7 +153,13 @@ fn link_sentence(link: &ClientLink) -> String {
 
 /// The length of a workload's runs, and of the warm-up that is in no figure.
 fn length_sentence(workload: &Workload) -> String {
-    let name = &workload.name;
+    let over = match workload.streams {
+        None => String::new(),
+        Some(streams) => {
+            format!(" (HTTP/2, up to {streams} requests at once on each connection)")
+        }
+    };
+    let name = format!("{}{over}", workload.name);
     if workload.is_closed() {
         return format!(
             "Runs of {name}: {} requests in a closed loop, without a warm-up; users who would have asked meanwhile are missing \

@@ -276,7 +276,7 @@ pub(super) const DIRECTIVES: &[LabDirective] = &[
         "http2",
         WORKLOAD,
         "http2 N;",
-        "Requests go over HTTP/2, up to so many at once on each connection; with `tls` only; direct runs take an origin that speaks it too. Without it they go over HTTP/1.1.",
+        "Requests go over HTTP/2, up to so many at once on each connection; with `tls` only; direct runs need an origin that speaks it too. Without it they go over HTTP/1.1.",
     ),
     row("connections", SIZED, "connections N;", "The number of connections; 50 if not given."),
     row("threads", WORKLOAD, "threads N;", "The number of the generator's threads; 1 if not given."),

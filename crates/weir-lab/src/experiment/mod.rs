@@ -16,6 +16,6 @@ pub use level::{LoadLevel, RateShare};
 pub use model::{
     ClientLink, CreditRules, DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole,
     LatencyBudget, LoadEvent, LoadEventAction, LoadPace, PrintedConfig, RoleCores, RunOrder,
-    SoakLimits, StopLimit, StopRule, Workload,
+    SOAK_PERCENTILE, SoakLimits, StopLimit, StopRule, Workload,
 };
 pub use template::{Placeholders, ports_in};

@@ -3,6 +3,9 @@
 use super::level::{LoadLevel, RateShare};
 use crate::bench::report::LATENESS_PERCENT;
 
+/// The percentile whose drift is judged over a long run.
+pub const SOAK_PERCENTILE: f64 = 99.0;
+
 /// The name of the runs without a proxy.
 pub const DIRECT: &str = "direct";
 
@@ -308,7 +311,9 @@ impl Experiment {
             StopLimit::ProxyCpu(_) => None,
         });
         let knee = self.budget.map(|budget| budget.percentile);
-        let highest = judged.chain(stops).chain(knee).reduce(f64::max);
+        let soaks = self.workloads.iter().filter(|workload| workload.soak.is_some());
+        let drift = soaks.map(|_| SOAK_PERCENTILE);
+        let highest = judged.chain(stops).chain(knee).chain(drift).reduce(f64::max);
         highest.unwrap_or(LATENESS_PERCENT).min(LATENESS_PERCENT)
     }
 

@@ -10,12 +10,10 @@ use super::run::LabRun;
 use super::trend::{Trend, TrendPoint};
 use crate::bench::encoded::decode;
 use crate::bench::report::{FEW, samples_beyond};
-use crate::experiment::SoakLimits;
+use crate::experiment::{SOAK_PERCENTILE, SoakLimits};
 
 /// The share of a run at its beginning in which caches and pools fill: no growth is told of it.
 const SETTLING: f64 = 0.25;
-/// The percentile whose drift is watched.
-const PERCENTILE: f64 = 99.0;
 
 /// A figure of a long run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,8 +141,8 @@ fn latencies(run: &LabRun) -> Vec<TrendPoint> {
                 for other in rest {
                     sum.add(other).ok()?;
                 }
-                let is_sure = samples_beyond(PERCENTILE / 100.0, sum.len()) >= FEW;
-                let value = (sum.value_at_percentile(PERCENTILE) as f64 / 1e3).ln();
+                let is_sure = samples_beyond(SOAK_PERCENTILE / 100.0, sum.len()) >= FEW;
+                let value = (sum.value_at_percentile(SOAK_PERCENTILE) as f64 / 1e3).ln();
                 let t_s = (number as f64 + 0.5) * size as f64 * width_s;
                 is_sure.then_some(TrendPoint { t_s, value })
             })

@@ -25,7 +25,7 @@ struct FirstNumbers {
 }
 
 impl RouteLists {
-    /// Compiles lists of routes, in up to so many threads; routes and directories of files have
+    /// Compiles lists of routes, in at most `threads` threads; routes and directories of files have
     /// their numbers from 0 in the order of the lists.
     ///
     /// # Errors
@@ -94,4 +94,35 @@ impl RouteLists {
 
 fn serves_files(route: &Route) -> bool {
     matches!(route.action, Action::Files(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_the_same_whatever_the_number_of_threads() {
+        let site = |number: usize| {
+            let routes: Vec<String> = (0..number % 4)
+                .map(|route| format!("route path /{route} -> files /srv/{number}-{route};"))
+                .collect();
+            format!("host h{number}.example {{ {} route -> 127.0.0.1:1; }}\n", routes.concat())
+        };
+        let sites = (0..300).map(site).collect::<Vec<_>>().concat();
+        let text = format!("listen :80 {{ {sites} default -> 127.0.0.1:1; }}");
+        let config = weir_config::parse_str("test", &text).unwrap().config;
+        let listener = &config.listeners[0];
+        let sites = listener.sites.iter().map(|site| site.routes.as_slice());
+        let lists: Vec<&[Route]> = sites.chain([listener.default.as_slice()]).collect();
+        assert_eq!(lists.len(), 301);
+        let compiled = |threads| {
+            let all = RouteLists::compile(listener, &lists, threads).unwrap();
+            (format!("{:?}", all.lists), all.files)
+        };
+        let expected = compiled(1);
+        assert_eq!(expected.1.len(), 450);
+        for threads in [0, 2, 3, 8] {
+            assert!(compiled(threads) == expected, "{threads}");
+        }
+    }
 }

@@ -126,7 +126,7 @@ pub fn compile(
     Ok(Compiled { snapshot: Arc::new(snapshot), warnings, changes, retired })
 }
 
-/// The threads that compile the routes of a listener where nobody waits for a response meanwhile.
+/// The threads that compile the routes of a listener in [`verify`], which has no requests to serve.
 const VERIFYING_THREADS: usize = 2;
 
 /// Compiles every part of a configuration as [`compile`] does without a previous one, and keeps none:

@@ -272,7 +272,7 @@ pub struct CompiledListener {
     pub gate: Arc<Gate>,
     /// The maximum number of open connections.
     pub max_connections: Option<usize>,
-    /// What it was compiled from; `None` in a check, which keeps none.
+    /// The source; `None` in a check, which keeps none.
     pub(crate) source: Option<FilesSource<ListenerModel>>,
 }
 

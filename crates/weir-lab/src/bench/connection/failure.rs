@@ -1,4 +1,4 @@
-//! What went wrong with a request.
+//! The failure of a request: its kind and its text.
 
 use std::borrow::Cow;
 use std::io;

@@ -59,7 +59,7 @@ pub(super) fn workload(reader: &mut BlockReader, directive: &Directive) -> Workl
         reader.report(
             directive.span(),
             format!(
-                "the workload `{}` has `http2`, which takes `tls` and `keepalive on`",
+                "the workload `{}` has `http2`, which needs `tls` and `keepalive on`",
                 found.name
             ),
         );

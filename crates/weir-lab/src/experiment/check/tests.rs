@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use super::read;
 use crate::experiment::{
     CreditRules, Experiment, JudgedFigure, LatencyBudget, LoadEventAction, LoadLevel, LoadPace,
-    RateShare, RoleCores, RunOrder, StopLimit,
+    RateShare, RoleCores, RunOrder, StopLimit, Workload,
 };
 
 /// A directory that is removed at the end.
@@ -157,16 +157,19 @@ fn the_generator_is_in_time_up_to_the_highest_percentile_that_decides() {
     let place = Place::new("lateness");
     fs::write(place.0.join("nginx.conf"), "server { listen 443 ssl; }\n").unwrap();
     let found = place.read(WHOLE).unwrap();
-    let percent = |figures: &[JudgedFigure]| {
+    let percent = |figures: &[JudgedFigure], workloads: &[Workload]| {
         let budget = found.budget.map(|budget| LatencyBudget { percentile: 95.0, ..budget });
         let judged = figures.to_vec();
-        let experiment = Experiment { judged, budget, stops: Vec::new(), ..found.clone() };
-        experiment.lateness_percent().to_string()
+        let workloads = workloads.to_vec();
+        let own = Experiment { judged, budget, stops: Vec::new(), workloads, ..found.clone() };
+        own.lateness_percent().to_string()
     };
+    let percent_of = |figures: &[JudgedFigure]| percent(figures, &[]);
     let [p50, p9999] = [50.0, 99.99].map(JudgedFigure::Percentile);
-    assert_eq!(percent(&[JudgedFigure::Cpu, p50]), "95", "the knee's");
-    assert_eq!(percent(&[p50, p9999]), "99.9");
-    assert_eq!(percent(&[p50, JudgedFigure::Mean]), "99.9");
+    assert_eq!(percent_of(&[JudgedFigure::Cpu, p50]), "95", "the knee's");
+    assert_eq!(percent(&[JudgedFigure::Cpu], &found.workloads), "99", "that of a soak");
+    assert_eq!(percent_of(&[p50, p9999]), "99.9");
+    assert_eq!(percent_of(&[p50, JudgedFigure::Mean]), "99.9");
 }
 
 #[test]
@@ -209,7 +212,7 @@ fn each_mistake_has_its_sentence() {
     check("candidate a { command x ${port}; ready prt; }", "`prt` is no name of a port");
     check("workload b { path x; rates 1; }", "`x` is no path");
     check("workload b { }", "neither `rates` nor `concurrency`");
-    check("workload b { http2 5; rates 1; }", "`http2`, which takes `tls`");
+    check("workload b { http2 5; rates 1; }", "`http2`, which needs `tls`");
     check("workload b { http2 5; tls 1.3; keepalive off; rates 1; }", "`keepalive on`");
     check("workload b { rates 1; concurrency 2; }", "either `rates` or `concurrency`");
     check("workload b { rates 50% of; }", "write shares and names");

@@ -74,6 +74,22 @@ impl Variant {
         Ok(Self { name: name.to_owned(), flags })
     }
 
+    /// Refuses flags that exclude each other, of the variant and of all.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub(super) fn check(&self, common: &BenchArguments) -> Result<(), CommandFailure> {
+        let all = self.arguments(common);
+        let wrong = if all.http2 && all.no_keepalive {
+            "`--http2` and `--no-keepalive` exclude each other"
+        } else if self.flags.streams.is_some() && !all.http2 {
+            "`--streams` needs `--http2`"
+        } else {
+            return Ok(());
+        };
+        Err(CommandFailure::Usage(format!("variant {}: {wrong}", self.name)))
+    }
+
     /// The arguments of its runs.
     fn arguments(&self, common: &BenchArguments) -> BenchArguments {
         let flags = self.flags.clone();
@@ -128,6 +144,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 /// Runs the variants in turns and compares them.
 pub(super) fn run(common: &BenchArguments) -> Result<(), CommandFailure> {
     let variants = named(common)?;
+    common.variant.iter().try_for_each(|variant| variant.check(common))?;
     // Mistakes and targets that do not respond come before the first run.
     for (_, arguments) in &variants {
         PreparedRun::of(arguments)?;
