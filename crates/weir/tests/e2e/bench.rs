@@ -489,6 +489,11 @@ fn http2_is_spoken_with_tls_and_without() {
         (format!("--streams 5 -R 10 {}", weir.url(0, "/")), 2, "--http2"),
         (format!("--http2 --wrk2 -R 10 {}", weir.url(0, "/")), 2, "--wrk2"),
         (format!("--http2 -R 10 -H Upgrade:x {}", weir.url(0, "/")), 2, "over HTTP/2"),
+        (
+            format!("-R 10 --no-keepalive --variant a= --variant b=--http2 {}", weir.url(0, "/")),
+            2,
+            "exclude each other",
+        ),
     ] {
         let done = bench(&format!("-t1 -c1 {flags}"));
         let error = String::from_utf8_lossy(&done.stderr).into_owned();

@@ -303,6 +303,29 @@ fn several_processes_of_a_candidate_share_its_port() {
     assert!(of("lonely")["failure"].as_str().unwrap().contains("exit status: 4"), "{found:?}");
 }
 
+#[test]
+fn a_load_over_http2_is_measured_and_the_report_names_it() {
+    let directory = Directory::new();
+    let out = directory.path().join("out");
+    directory.file(
+        "weir.conf",
+        "listen 127.0.0.1:${port} tls -> 127.0.0.1:${port_origin} { certificate ${cert} key=${key}; }\n",
+    );
+    let candidates =
+        "candidate weir { config weir.conf; command ${weir} run -c ${dir}/weir.conf; }";
+    let load = "tls 1.3; http2 3; rates 100;";
+    let file = experiment(&directory, "direct off; judge p50 p99;", candidates, load);
+    let output = lab(&["run", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    let run = &runs(&out)[0];
+    assert_eq!(run["bench"]["http2"]["streams"], 3, "{run}");
+    assert_eq!(run["bench"]["requests"]["answered"], 30, "{run}");
+    let command = run["command"].as_str().unwrap();
+    assert!(command.contains("--late-at 99 ") && command.contains("--streams 3"), "{command}");
+    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(report.contains("HTTP/2, up to 3 requests at once on each connection"));
+}
+
 /// A fault of the laboratory is none of the candidate: it ends the experiment, which goes on later.
 #[test]
 fn a_configuration_that_cannot_be_written_leaves_no_candidate_out() {
