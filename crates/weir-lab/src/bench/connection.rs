@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use failure::FailureDetail;
 use http1::Http1Connection;
-pub(super) use http2::Http2Connection;
+pub(super) use http2::MultiplexedConnection;
 
 use super::load::{RunShared, SendPace};
 use super::record::{RequestFailure, RequestSample, RunRecord};
@@ -152,7 +152,7 @@ enum Carrier {
     /// Its own.
     Http1(Box<Http1Connection>),
     /// One that it shares with others.
-    Http2(Rc<Http2Connection>),
+    Http2(Rc<MultiplexedConnection>),
 }
 
 /// A slot for one request at a time.
@@ -169,7 +169,7 @@ impl RequestSlot {
     pub(super) fn new(
         thread: Rc<Thread>,
         patience: Rc<WaitDeadline>,
-        http2: Option<Rc<Http2Connection>>,
+        http2: Option<Rc<MultiplexedConnection>>,
     ) -> Self {
         patience.end();
         let carrier = match http2 {

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Barrier;
 use tokio::task::{LocalSet, spawn_local};
 
-use super::connection::{Http2Connection, RequestSlot, Thread, WaitDeadline};
+use super::connection::{MultiplexedConnection, RequestSlot, Thread, WaitDeadline};
 use super::load::{Examples, LoadSpec, RunShared, SendPace, StartOrder};
 use super::record::RunRecord;
 use super::schedule::{ArrivalProcess, Schedule};
@@ -332,7 +332,7 @@ async fn open_all(
     for (number, patience) in patiences.into_iter().enumerate() {
         let is_first = number.is_multiple_of(streams.unwrap_or(1));
         if streams.is_some() && is_first {
-            http2 = Some(Http2Connection::new(thread.clone()));
+            http2 = Some(MultiplexedConnection::new(thread.clone()));
         }
         let mut slot = RequestSlot::new(thread.clone(), patience, http2.clone());
         tasks.push(spawn_local(async move {

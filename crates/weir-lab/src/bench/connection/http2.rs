@@ -29,15 +29,15 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 const ALLOWANCE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A connection, open or not.
-pub(in crate::bench) struct Http2Connection {
+pub(in crate::bench) struct MultiplexedConnection {
     thread: Rc<Thread>,
-    open: RefCell<Option<Rc<OpenConnection>>>,
+    open: RefCell<Option<Rc<LiveConnection>>>,
     /// Held while a connection is being opened: the requests that need it share it.
     opening: Mutex<()>,
 }
 
 /// A connection that is open.
-struct OpenConnection {
+struct LiveConnection {
     sender: SendRequest<Bytes>,
     /// Requests that were sent and have no whole response yet.
     in_flight: Cell<usize>,
@@ -48,7 +48,7 @@ struct OpenConnection {
 }
 
 /// One of the streams that the target allows, until it is dropped.
-struct UsedStream<'a>(&'a OpenConnection);
+struct UsedStream<'a>(&'a LiveConnection);
 
 impl Drop for UsedStream<'_> {
     fn drop(&mut self) {
@@ -58,7 +58,7 @@ impl Drop for UsedStream<'_> {
 }
 
 /// The outcome of a request.
-enum Asked {
+enum StreamOutcome {
     /// The status of a response that was read completely.
     Answered(u16),
     /// The target has not processed it, and takes no more requests on the connection.
@@ -67,7 +67,7 @@ enum Asked {
     Refused,
 }
 
-impl OpenConnection {
+impl LiveConnection {
     /// Waits until the target allows another stream.
     async fn stream(&self) -> UsedStream<'_> {
         while self.in_flight.get() >= self.sender.current_max_send_streams().max(1) {
@@ -79,7 +79,7 @@ impl OpenConnection {
     }
 }
 
-impl Http2Connection {
+impl MultiplexedConnection {
     pub(in crate::bench) fn new(thread: Rc<Thread>) -> Rc<Self> {
         Rc::new(Self { thread, open: RefCell::new(None), opening: Mutex::new(()) })
     }
@@ -119,9 +119,9 @@ impl Http2Connection {
             let outcome = patience.within(exchange).await;
             patience.end();
             match outcome {
-                Ok(Asked::Answered(status)) => sample.status = status,
+                Ok(StreamOutcome::Answered(status)) => sample.status = status,
                 Ok(again) => {
-                    if matches!(again, Asked::Closed) {
+                    if matches!(again, StreamOutcome::Closed) {
                         self.forget(&connection);
                     }
                     if !is_last {
@@ -144,19 +144,19 @@ impl Http2Connection {
 
     async fn exchange(
         &self,
-        connection: &OpenConnection,
+        connection: &LiveConnection,
         message: &Http2Message,
         bytes: &mut u64,
-    ) -> Result<Asked, FailureDetail> {
+    ) -> Result<StreamOutcome, FailureDetail> {
         let _stream = connection.stream().await;
         let Ok(mut sender) = connection.sender.clone().ready().await else {
-            return Ok(Asked::Closed);
+            return Ok(StreamOutcome::Closed);
         };
         let has_body = !message.body.is_empty();
         let sent = sender.send_request(message.head.clone(), !has_body);
         let (response, mut upload) = match sent {
             Ok(sent) => sent,
-            Err(error) if error.is_io() || error.is_go_away() => return Ok(Asked::Closed),
+            Err(error) if error.is_io() || error.is_go_away() => return Ok(StreamOutcome::Closed),
             Err(error) => return Err(unsent(&error)),
         };
         if has_body {
@@ -165,8 +165,10 @@ impl Http2Connection {
         let response = match response.await {
             Ok(response) => response,
             // A stream after the last one that the target names is not processed.
-            Err(error) if error.is_go_away() && error.is_remote() => return Ok(Asked::Closed),
-            Err(error) if is_refused(&error) => return Ok(Asked::Refused),
+            Err(error) if error.is_go_away() && error.is_remote() => {
+                return Ok(StreamOutcome::Closed);
+            }
+            Err(error) if is_refused(&error) => return Ok(StreamOutcome::Refused),
             Err(error) => return Err(broken(&error)),
         };
         let (head, mut body) = response.into_parts();
@@ -182,11 +184,11 @@ impl Http2Connection {
             body.flow_control().release_capacity(data.len()).map_err(|error| broken(&error))?;
         }
         body.trailers().await.map_err(|error| broken(&error))?;
-        Ok(Asked::Answered(head.status.as_u16()))
+        Ok(StreamOutcome::Answered(head.status.as_u16()))
     }
 
     /// Returns the connection; opens it if it is not open.
-    async fn opened(self: &Rc<Self>, patience: &WaitDeadline) -> io::Result<Rc<OpenConnection>> {
+    async fn opened(self: &Rc<Self>, patience: &WaitDeadline) -> io::Result<Rc<LiveConnection>> {
         if let Some(connection) = self.present() {
             return Ok(connection);
         }
@@ -203,11 +205,11 @@ impl Http2Connection {
         opened
     }
 
-    fn present(&self) -> Option<Rc<OpenConnection>> {
+    fn present(&self) -> Option<Rc<LiveConnection>> {
         self.open.borrow().clone()
     }
 
-    async fn open(self: &Rc<Self>) -> io::Result<Rc<OpenConnection>> {
+    async fn open(self: &Rc<Self>) -> io::Result<Rc<LiveConnection>> {
         let shared = &self.thread.shared;
         let stream = open(shared).await?;
         let opened = Builder::new()
@@ -221,7 +223,7 @@ impl Http2Connection {
             .handshake(stream)
             .await;
         let (sender, driver) = opened.map_err(io::Error::other)?;
-        let connection = Rc::new(OpenConnection {
+        let connection = Rc::new(LiveConnection {
             sender,
             in_flight: Cell::new(0),
             freed: Notify::new(),
@@ -246,7 +248,7 @@ impl Http2Connection {
     }
 
     /// Sends nothing more on a connection; returns true if it was the one in use.
-    fn forget(&self, connection: &Rc<OpenConnection>) -> bool {
+    fn forget(&self, connection: &Rc<LiveConnection>) -> bool {
         let mut open = self.open.borrow_mut();
         let is_in_use = open.as_ref().is_some_and(|open| Rc::ptr_eq(open, connection));
         if is_in_use {
