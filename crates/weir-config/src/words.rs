@@ -150,9 +150,14 @@ pub(crate) mod template {
         result
     }
 
-    pub(crate) fn parse<E: de::Error>(text: &str) -> Result<Template, E> {
+    /// Parses a text with the variables of the configuration that is being read.
+    pub(crate) fn of(text: &str) -> Result<Template, String> {
         let parsed = DEFINED.with_borrow(|defined| defined.template(text));
-        parsed.map_err(|error| E::custom(error.message))
+        parsed.map_err(|error| error.message)
+    }
+
+    pub(crate) fn parse<E: de::Error>(text: &str) -> Result<Template, E> {
+        of(text).map_err(E::custom)
     }
 
     pub(crate) fn serialize<S: Serializer>(

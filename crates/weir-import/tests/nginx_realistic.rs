@@ -248,7 +248,10 @@ fn files_are_looked_for_in_the_order_of_try_files() {
     );
     check(&tried("$uri =404"), &["try=$uri"]);
     assert!(!tried("$uri $uri/ =404").native().contains("try="));
-    assert_eq!(outcome(&tried("$document_root/x =404"), "try_files").0, "refused");
+    check(&tried("/a/$host$uri.html $uri =404"), &["try=/a/${host}${decoded_uri}.html,$uri"]);
+    // nginx puts the root in front of it again.
+    check(&tried("$document_root/x =404"), &["try=/srv/x"]);
+    assert_eq!(outcome(&tried("$http_x =404"), "try_files").0, "refused");
 }
 
 #[test]

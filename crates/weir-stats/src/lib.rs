@@ -32,7 +32,7 @@ pub use exchange::affinity::AffinityOutcome;
 pub use exchange::cause::Cause;
 pub use exchange::entry::{
     ClientCertificate, Concurrency, ConnectionCounts, Entry, FailedAttempt, HTTP2, Headers,
-    ProcessCounts, Setback, Slashes, TCP, TlsParameters,
+    Preread, ProcessCounts, Setback, Slashes, TCP, TlsParameters,
 };
 pub use exchange::explain::{ExchangeRecord, FailedAttemptRecord, RunnerUpRecord};
 pub use exchange::reasons::{Delays, NamedRunnerUp, Reasons, WaitedFor};

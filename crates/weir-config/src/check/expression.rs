@@ -1,5 +1,7 @@
 //! Parses conditions, the operators between them, and named rules. It matches no request.
 
+use weir_stats::Template;
+
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::{Checker, NamedRule, RuleState};
 use crate::diagnostic::Diagnostic;
@@ -259,7 +261,7 @@ impl<'a> Parser<'_, 'a, 'a> {
     }
 
     fn condition(&mut self, keyword: &'a Word) -> Option<Rule> {
-        let several = matches!(keyword.text.as_str(), "path" | "method" | "client");
+        let several = matches!(keyword.text.as_str(), "path" | "method" | "client" | "alpn");
         let start = self.at;
         let internal = keyword.is("internal");
         if internal {
@@ -317,6 +319,7 @@ impl<'a> Checker<'a> {
                 each.filter_map(|value| self.value(value, values::method)).collect(),
             )),
             "client" => Some(Rule::Client(self.networks(values))),
+            "alpn" => self.alpn_condition(values),
             "internal" => match values.first() {
                 None => Some(Rule::Internal(None)),
                 Some(value) => {
@@ -370,6 +373,18 @@ impl<'a> Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
+    /// Parses names of application protocols: a condition on the list of those that the client
+    /// offers.
+    fn alpn_condition(&mut self, values: &[ArgumentValue<'a>]) -> Option<Rule> {
+        let mut names = Vec::new();
+        for value in values {
+            names.push(regex::escape(&self.value(*value, values::alpn_name)?));
+        }
+        let list = Template::parse("$ssl_preread_alpn_protocols").ok()?;
+        let pattern = format!("~(?:^|,)(?:{})(?:,|$)", names.join("|"));
+        Some(Rule::Variable(list, Some(pattern.parse().ok()?)))
+    }
+
     /// Parses `pool=range`.
     fn servers_condition(&mut self, value: ArgumentValue<'a>) -> Option<Rule> {
         let Some((name, range)) = value.text().split_once('=') else {

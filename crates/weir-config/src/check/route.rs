@@ -13,7 +13,10 @@ use crate::model::{
 use crate::pattern::TextPattern;
 use crate::source::SourceSpan;
 
-const EDIT_VERBS: [&str; 5] = ["set", "add", "remove", "replace", "replace_item"];
+const REPLACING_VERBS: [&str; 4] =
+    ["replace", "replace_item", "replace_attribute", "replace_prefix"];
+const EDIT_VERBS: [&str; 7] =
+    ["set", "add", "remove", "replace", "replace_item", "replace_attribute", "replace_prefix"];
 
 /// The routes of one block.
 pub(super) struct BlockRoutes {
@@ -239,7 +242,8 @@ impl<'a> Checker<'a> {
         let header = self.value(name, values::header_name);
         if line.name() == "header"
             && name.text().eq_ignore_ascii_case("host")
-            && matches!(verb.text(), "add" | "remove" | "replace" | "replace_item")
+            && EDIT_VERBS.contains(&verb.text())
+            && verb.text() != "set"
         {
             let error = Diagnostic::error(name.span(), "a request has exactly one `Host`");
             self.report(error.help("write `header set Host VALUE;` to change it"));
@@ -264,7 +268,7 @@ impl<'a> Checker<'a> {
                 self.report(Diagnostic::error(value.span(), "`remove` takes no value"));
                 None
             }
-            ("replace" | "replace_item", _) => self.replacement(line, header?),
+            (verb, _) if REPLACING_VERBS.contains(&verb) => self.replacement(line, header?),
             ("set" | "add", None) => {
                 let error =
                     Diagnostic::error(name.span(), format!("`{}` needs a value", verb.text()));
@@ -287,16 +291,18 @@ impl<'a> Checker<'a> {
                 None
             }
             (other, _) => {
-                let known = "`set`, `add`, `remove`, `replace` and `replace_item`";
-                let error = format!("`{other}` is none of {known}");
-                let error = Diagnostic::error(verb.span(), error);
-                let error = error.suggest(other, EDIT_VERBS);
-                let lone = line.words.len() == 2;
-                let help = || format!("write `{} set {} VALUE;`", line.name(), other);
-                self.report(if lone { error.help(help()) } else { error });
+                self.unknown_verb(line, verb, other);
                 None
             }
         }
+    }
+
+    fn unknown_verb(&mut self, line: &Arguments<'a>, verb: ArgumentValue<'a>, other: &str) {
+        let known = "`set`, `add`, `remove`, `replace`, `replace_item`, `replace_attribute` and `replace_prefix`";
+        let error = Diagnostic::error(verb.span(), format!("`{other}` is none of {known}"));
+        let error = error.suggest(other, EDIT_VERBS);
+        let help = || format!("write `{} set {other} VALUE;`", line.name());
+        self.report(if line.words.len() == 2 { error.help(help()) } else { error });
     }
 
     /// Returns the change that gives requests a blank `Connection`, if the line is this one.
@@ -312,22 +318,39 @@ impl<'a> Checker<'a> {
 
     fn replacement(&mut self, line: &Arguments<'a>, header: String) -> Option<HeaderEdit> {
         let verb = line.word(0).map_or("replace", |verb| verb.text());
-        let (Some(pattern), Some(value)) = (line.word(2), line.word(3)) else {
-            let error = format!("`{verb}` needs a pattern and a value");
+        let of_attribute = verb == "replace_attribute";
+        let (attribute, rest) = match line.words.as_slice() {
+            [_, _, attribute, rest @ ..] if of_attribute => (Some(*attribute), rest),
+            [_, _, rest @ ..] => (None, rest),
+            _ => (None, &[][..]),
+        };
+        let [pattern, value] = rest else {
+            let (more, form) =
+                if of_attribute { ("an attribute, ", "ATTRIBUTE ") } else { ("", "") };
+            let error = format!("`{verb}` needs {more}a pattern and a value");
             let error = Diagnostic::error(line.span(), error);
-            self.report(
-                error.help(format!("write `{} {verb} {header} PATTERN VALUE;`", line.name())),
-            );
+            let form = format!("{} {verb} {header} {form}PATTERN VALUE", line.name());
+            self.report(error.help(format!("write `{form};`")));
             return None;
         };
-        let make = match verb {
-            "replace" => HeaderEdit::Replace,
-            _ => HeaderEdit::ReplaceItem,
+        let attribute = match attribute {
+            Some(name) => {
+                self.value(name, |text| values::token(text, "an attribute"))?;
+                name.text().to_owned()
+            }
+            None => String::new(),
         };
-        let pattern = self.value(pattern, str::parse::<TextPattern>);
-        self.value(value, values::line_text)?;
-        let value = self.template(value)?;
-        Some(make(header, pattern?, value))
+        self.value(*value, values::line_text)?;
+        let value = self.template(*value)?;
+        if verb == "replace_prefix" {
+            return Some(HeaderEdit::ReplacePrefix(header, self.template(*pattern)?, value));
+        }
+        let pattern = self.value(*pattern, str::parse::<TextPattern>);
+        Some(match verb {
+            "replace" => HeaderEdit::Replace(header, pattern?, value),
+            "replace_item" => HeaderEdit::ReplaceItem(header, pattern?, value),
+            _ => HeaderEdit::ReplaceAttribute(header, attribute, pattern?, value),
+        })
     }
 
     fn edit_with(

@@ -333,22 +333,45 @@ impl<'a> Checker<'a> {
             None => None,
         };
         let optional = target.flag("optional");
-        let candidates = self.setting(target, "try", |text| {
-            text.split(',').map(str::parse::<FileCandidate>).collect::<Result<Vec<_>, _>>()
-        });
-        let candidates = candidates.unwrap_or_default();
+        let candidates = match target.option("try") {
+            Some(list) => self.candidates(list)?,
+            None => Vec::new(),
+        };
         Some(Files {
             root,
             below,
             strip,
             prefix,
             index,
+            index_internal: target.flag("index_internal"),
             types,
             optional,
             candidates,
             fallback,
             found,
         })
+    }
+
+    /// Parses the paths of `try=`.
+    fn candidates(&mut self, list: ArgumentValue<'a>) -> Option<Vec<FileCandidate>> {
+        let mut all = Vec::new();
+        let mut offset = 0;
+        for text in list.text().split(',') {
+            let place = list.skip(offset);
+            offset += text.len() + 1;
+            let mut unknown = false;
+            let parsed = FileCandidate::parse(text, |path| {
+                let template = self.template_of(path, place);
+                unknown = template.is_none();
+                template.ok_or_else(String::new)
+            });
+            // An unknown variable was reported.
+            match parsed {
+                Err(_) if unknown => return None,
+                parsed => all.push(self.value(place, |_| parsed)?),
+            }
+        }
+        Some(all)
     }
 
     fn below(&mut self, value: ArgumentValue<'a>) -> Option<Template> {

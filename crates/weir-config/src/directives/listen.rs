@@ -103,13 +103,13 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .many()
         .example("allow 192.0.2.0/24;"),
     directive("deny", EDITS, "NETWORK… | all", "Refuses these clients with 403.").words(1, MANY).many().example("deny all;"),
-    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | remove ~REGEX | replace NAME PATTERN VALUE | replace_item NAME PATTERN VALUE", "Changes a header of the request to the server. Values may contain `$variables`. Changes of the listener are applied before those of the route. `replace` gives each received line of that name that the pattern matches (an exact text, one with `*`, `~regex` or `~*regex`) another value, in which `$1` to `$9` are the groups of the regex; several for one name apply in order. `replace_item` does so for each item of a list with commas. A line that would lengthen the head beyond 256 KB is left out. `remove ~*REGEX` removes the headers whose names the regex matches (`~` minds case), of those that a route may change at all. `Connection` can only be set to a blank (`\" \"`), which requests without an upgrade then have, as with nginx's `proxy_set_header Connection ' '`: some old servers want the header to be there.")
-        .words(2, 4)
+    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | remove ~REGEX | replace NAME PATTERN VALUE | replace_item NAME PATTERN VALUE | replace_attribute NAME ATTRIBUTE PATTERN VALUE | replace_prefix NAME TEXT VALUE", "Changes a header of the request to the server. Values may contain `$variables`. Changes of the listener are applied before those of the route. `replace` gives each received line of that name that the pattern matches (an exact text, one with `*`, `~regex` or `~*regex`) another value, in which `$1` to `$9` are the groups of the regex; several for one name apply in order. `replace_item` does so for each item of a list with commas, `replace_attribute` for the value of an attribute behind a semicolon, such as `Domain` of `Set-Cookie`. `replace_prefix` gives lines that begin with a text, in which variables may stand too, another beginning. A line that would lengthen the head beyond 256 KB is left out. `remove ~*REGEX` removes the headers whose names the regex matches (`~` minds case), of those that a route may change at all. `Connection` can only be set to a blank (`\" \"`), which requests without an upgrade then have, as with nginx's `proxy_set_header Connection ' '`: some old servers want the header to be there.")
+        .words(2, 5)
         .options(HEADER_EDIT)
         .many()
         .example("header set X-Client $remote_addr;"),
-    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | remove ~REGEX | replace NAME PATTERN VALUE | replace_item NAME PATTERN VALUE", "Changes a header of the response to the client, as `header` does for the request.")
-        .words(2, 4)
+    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | remove ~REGEX | replace NAME PATTERN VALUE | replace_item NAME PATTERN VALUE | replace_attribute NAME ATTRIBUTE PATTERN VALUE | replace_prefix NAME TEXT VALUE", "Changes a header of the response to the client, as `header` does for the request.")
+        .words(2, 5)
         .options(HEADER_EDIT)
         .many()
         .example("response_header replace Location ~^http://app/(.*)$ https://$host/$1;"),
@@ -133,7 +133,10 @@ const LISTEN_OPTIONS: &[OptionSpec] = &[
         "reuseport",
         "Opens a listening socket for each worker at each TCP address (`SO_REUSEPORT`). The kernel spreads new connections over them by a hash, and each worker keeps what it accepts; otherwise one worker accepts and the one with the fewest connections gets each. It saves work where very many connections are short; connections are spread less evenly, and those in the backlog of a socket that is closed are reset.",
     ),
-    flag("tls", "Connections use TLS; a `certificate` is required."),
+    flag(
+        "tls",
+        "Connections use TLS; a `certificate` is required. A client that sends a request of HTTP/1 without TLS gets 400 and is told why; `error_page 497` leads it elsewhere, for example to `https:`.",
+    ),
     flag(
         "tcp",
         "Connections are not HTTP: the bytes of each are passed on unchanged, both ways, to a server of a pool. What concerns requests is not available then; a route has conditions on the client alone, and leads to a pool.",

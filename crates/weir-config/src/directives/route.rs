@@ -85,6 +85,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("cookie", CONDITION, "NAME[=PATTERN]", "The cookie is present and has this value.").example("cookie beta=1"),
     directive("query", CONDITION, "NAME[=PATTERN]", "The query parameter is present and has this value.").example("query debug"),
     directive("client", CONDITION, "NETWORK…", "The client's address is in one of these networks.").example("client 10.0.0.0/8"),
+    directive("alpn", CONDITION, "PROTOCOL…", "In a `tcp` listener without `tls`: the client offers one of these application protocols in its TLS handshake (ALPN, RFC 7301), such as `h2`, `acme-tls/1` or `postgresql`. Weir reads the beginning of the handshake for it, as for `sni`, and ends no TLS. It is short for a pattern of `variable $ssl_preread_alpn_protocols`.").example("alpn acme-tls/1"),
     directive("variable", CONDITION, "$NAME[=PATTERN]", "The text with variables has this value; without a pattern, it is neither empty nor `0`. The variables must be known before a route is found.").example("variable $ssl_protocol=TLSv1.2"),
     directive("servers", CONDITION, "POOL=NUMBER", "The number of the pool's servers that are up and in no maintenance or drain is this one, or in a range (`1..`, `..2`, `1..2`). Backups count only where no other server is up; servers that failures in traffic eject count. HAProxy has it as `nbsrv`.").example("servers app=0"),
     directive("file", CONDITION, "PATH", FILE_TEST).example("file /srv/maintenance"),
@@ -121,7 +122,7 @@ const REWRITE: &str = "Changes the path and query that the server gets, or the p
 
 const FILE_TEST: &str = "There is a file with this path, such as one that closes a site for maintenance. Weir looks at it once a second and when the configuration is loaded, not for each request, so a request may see the state of a second ago. What cannot be looked at is not there.";
 
-const ERROR_PAGE: &str = "Serves a request again that would get an error response of Weir's own with one of these statuses: `-> internal PATH` asks for a path with GET (or HEAD), `-> internal @NAME` keeps method, path and body, `-> redirect STATUS URL` sends the client away. A `respond` with a text is no error. A route with `error_page` has none of the listener's; of several for a status the first counts. Without `recursive` it happens once for a request: the errors of the second route get the page of the status. The limits of both routes hold. A response with the status 204 or 304 has no body, so the target is not asked for. A body goes to the pool of a named route only if `buffer_request` keeps it until then; otherwise the client gets the error. For a path it is not sent on.";
+const ERROR_PAGE: &str = "Serves a request again that would get an error response of Weir's own with one of these statuses: `-> internal PATH` asks for a path with GET (or HEAD), `-> internal @NAME` keeps method, path and body, `-> redirect STATUS URL` sends the client away. A `respond` with a text is no error. A route with `error_page` has none of the listener's; of several for a status the first counts. Without `recursive` it happens once for a request: the errors of the second route get the page of the status. The limits of both routes hold. A response with the status 204 or 304 has no body, so the target is not asked for. A body goes to the pool of a named route only if `buffer_request` keeps it until then; otherwise the client gets the error. For a path it is not sent on. 497 stands for requests that come without TLS to a listener with `tls`: they get 400 with that page, or are redirected, and are served in no other way.";
 
 pub(super) const ERROR_TARGET: &[OptionSpec] = &[
     option(
@@ -132,7 +133,7 @@ pub(super) const ERROR_TARGET: &[OptionSpec] = &[
     ),
     flag(
         "intercept",
-        "Holds for responses of servers too, which are discarded then, as nginx's `proxy_intercept_errors` does.",
+        "Holds for responses of servers too, which are discarded then, as nginx's `proxy_intercept_errors` does. `WWW-Authenticate` of a 401 is kept.",
     ),
     flag(
         "recursive",
@@ -219,6 +220,10 @@ const FILES: &[OptionSpec] = &[
         "The path that stands in place of the stripped prefix, in the form of a URL: with `files /srv strip=/docs prefix=/manual`, `/docs/a` and `/docs-old` lead to `/srv/manual/a` and `/srv/manual-old`, as with nginx's `alias` without a `/` at its end, which may also be one file.",
     ),
     option("index", "NAME,…", "index.html", "The files that are tried in order for a directory."),
+    flag(
+        "index_internal",
+        "A request for a directory is served again as one for its index file, by the route for that path, as in nginx.",
+    ),
     option(
         "types",
         "NAME",
@@ -233,7 +238,7 @@ const FILES: &[OptionSpec] = &[
         "try",
         "TEXT,…",
         "",
-        "What is looked for, in order, instead of the path alone, as with nginx's `try_files`: `$uri` (a file with the path), `$uri.html` (with a suffix), `$uri/` (a directory), `/page.html`.",
+        "What is looked for, in order, instead of the path alone, as with nginx's `try_files`: `$uri` (a file with the path), `$uri.html` (with a suffix), `$uri/` (a directory), `/page.html`, or a path with other `$variables`, such as `/cache/$host$uri.html` or `/$1.php`.",
     ),
     option(
         "fallback",

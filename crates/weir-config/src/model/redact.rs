@@ -145,7 +145,9 @@ fn hide_edits(edits: &mut [HeaderEdit], hidden: &[String]) {
         if let HeaderEdit::Set(name, value)
         | HeaderEdit::Add(name, value)
         | HeaderEdit::Replace(name, _, value)
-        | HeaderEdit::ReplaceItem(name, _, value) = edit
+        | HeaderEdit::ReplaceItem(name, _, value)
+        | HeaderEdit::ReplaceAttribute(name, _, _, value)
+        | HeaderEdit::ReplacePrefix(name, _, value) = edit
             && is_secret(name, hidden)
             && let Ok(text) = Template::parse(HIDDEN)
         {

@@ -1,6 +1,6 @@
 //! Routes as configured: conditions, actions and header changes. No request is matched here.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -395,6 +395,9 @@ pub struct Files {
     /// The index files of a directory, tried in order.
     #[serde(default = "defaults::index")]
     pub index: Vec<String>,
+    /// Set if a request for a directory is served again as one for its index file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub index_internal: bool,
     /// The name of the table of types; `None` for Weir's own types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub types: Option<String>,
@@ -416,7 +419,8 @@ pub struct Files {
 impl Files {
     /// Returns its texts with variables.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
-        [&self.below, &self.fallback, &self.found].into_iter().flatten()
+        let own = [&self.below, &self.fallback, &self.found].into_iter().flatten();
+        own.chain(self.candidates.iter().filter_map(|candidate| candidate.text.as_ref()))
     }
 }
 
@@ -436,8 +440,8 @@ pub fn below_fault(below: &Template) -> Option<String> {
         .then(|| format!("`{text}` is not a directory below another: write it like `$host/public`"))
 }
 
-/// A path that is looked for: that of the request with a suffix, or one of its own. In texts it is
-/// `$uri`, `$uri.html`, `$uri/` or `/page.html`.
+/// A path that is looked for: that of the request with a suffix, one of its own, or one with
+/// variables. In texts it is `$uri`, `$uri.html`, `$uri/`, `/page.html` or `/$host$uri/index.html`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FileCandidate {
@@ -447,6 +451,51 @@ pub struct FileCandidate {
     pub rest: String,
     /// Set if a directory is looked for, which is served by its index.
     pub directory: bool,
+    /// The whole path, without the slash of a directory, if it has other variables.
+    pub text: Option<Template>,
+}
+
+impl FileCandidate {
+    /// Reads a path; `template` parses texts with variables.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn parse(
+        text: &str,
+        template: impl FnOnce(&str) -> Result<Template, String>,
+    ) -> Result<Self, String> {
+        let plain = text.parse();
+        if plain.is_ok() || !text.contains('$') {
+            return plain;
+        }
+        let (path, directory) = match text.strip_suffix('/') {
+            Some(path) => (path, true),
+            None => (text, false),
+        };
+        if path.contains(['?', '#']) || !path.starts_with(['/', '$']) {
+            return Err(format!("`{text}` is no path of a file: write it like `/$host$uri.html`"));
+        }
+        let path = template(path)?;
+        if let Some(later) = path.variables().find(|one| !one.is_known_before_pick()) {
+            return Err(format!("`{later}` is not known when a file is looked up"));
+        }
+        Ok(Self { of_request: false, rest: String::new(), directory, text: Some(path) })
+    }
+
+    /// The candidate for a request whose target, rewritten by the text with variables, is this one;
+    /// `None` if no file can have its path.
+    pub fn with_rewritten(&self, target: &[u8]) -> Option<Self> {
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let rest = std::str::from_utf8(path).ok().filter(|path| path.starts_with('/'))?.to_owned();
+        Some(Self { of_request: false, rest, directory: self.directory, text: None })
+    }
+
+    /// The file of this name in the directory of a request.
+    #[must_use]
+    pub fn in_directory(name: &str) -> Self {
+        let rest = percent_encoded(name);
+        Self { of_request: true, rest, directory: false, text: None }
+    }
 }
 
 impl FromStr for FileCandidate {
@@ -468,7 +517,7 @@ impl FromStr for FileCandidate {
             Some(rest) => (rest, true),
             None => (rest, false),
         };
-        Ok(Self { of_request, rest: rest.to_owned(), directory })
+        Ok(Self { of_request, rest: rest.to_owned(), directory, text: None })
     }
 }
 
@@ -476,15 +525,16 @@ impl TryFrom<String> for FileCandidate {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+        Self::parse(&text, words::template::of)
     }
 }
 
 impl From<FileCandidate> for String {
     fn from(candidate: FileCandidate) -> Self {
-        let FileCandidate { of_request, rest, directory } = candidate;
+        let FileCandidate { of_request, rest, directory, text } = candidate;
         let (before, after) =
             (if of_request { "$uri" } else { "" }, if directory { "/" } else { "" });
+        let rest = text.as_ref().map_or(rest.as_str(), Template::as_str);
         format!("{before}{rest}{after}")
     }
 }
@@ -497,6 +547,19 @@ impl FileCandidate {
         let path = [before, self.rest.as_bytes()].concat();
         (self.directory || !path.ends_with(b"/")).then_some(path)
     }
+}
+
+/// Returns the name of a file as a path has it.
+fn percent_encoded(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"._~-".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
 }
 
 /// Returns the reason why a text cannot be the target of an internal redirect, if there is one.
@@ -538,6 +601,16 @@ pub enum HeaderEdit {
     Replace(String, TextPattern, #[serde(with = "words::template")] Template),
     /// Does the same for each item of the comma-separated lists in lines of that name.
     ReplaceItem(String, TextPattern, #[serde(with = "words::template")] Template),
+    /// Does the same for the values of an attribute, such as `Domain` of a cookie, which stand
+    /// behind the first semicolon of a line.
+    ReplaceAttribute(String, String, TextPattern, #[serde(with = "words::template")] Template),
+    /// Replaces the beginning of the value of each received line of that name that begins with the
+    /// first text.
+    ReplacePrefix(
+        String,
+        #[serde(with = "words::template")] Template,
+        #[serde(with = "words::template")] Template,
+    ),
     /// Holds for messages for which the text is neither empty nor `0`.
     When(#[serde(with = "words::template")] Template, Box<HeaderEdit>),
     /// A line without a value is sent, not left out.
@@ -552,7 +625,9 @@ impl HeaderEdit {
             | Self::Add(name, _)
             | Self::Remove(name)
             | Self::Replace(name, ..)
-            | Self::ReplaceItem(name, ..) => name,
+            | Self::ReplaceItem(name, ..)
+            | Self::ReplaceAttribute(name, ..)
+            | Self::ReplacePrefix(name, ..) => name,
             Self::RemoveMatching(names) => names.as_str(),
             Self::When(_, edit) | Self::SendEmpty(edit) => edit.name(),
         }
@@ -609,7 +684,9 @@ impl HeaderEdit {
             Self::Set(_, value)
             | Self::Add(_, value)
             | Self::Replace(_, _, value)
-            | Self::ReplaceItem(_, _, value) => Some(value),
+            | Self::ReplaceItem(_, _, value)
+            | Self::ReplaceAttribute(_, _, _, value)
+            | Self::ReplacePrefix(_, _, value) => Some(value),
             Self::Remove(_) | Self::RemoveMatching(_) => None,
             Self::When(_, edit) | Self::SendEmpty(edit) => edit.value(),
         }

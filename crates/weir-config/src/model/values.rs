@@ -505,6 +505,13 @@ pub(crate) fn redirect_status(text: &str) -> Result<u16, String> {
     }
 }
 
+/// Parses the name of an application protocol (RFC 7301). A comma separates those of a list.
+pub(crate) fn alpn_name(text: &str) -> Result<String, String> {
+    let is_name = (1..=255).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+    if is_name { Ok(text.to_owned()) } else { Err(format!("`{text}` is no name of a protocol")) }
+}
+
 /// Parses an error status of Weir's own responses.
 pub(crate) fn error_status(text: &str) -> Result<u16, String> {
     whole(text, 400, 599)

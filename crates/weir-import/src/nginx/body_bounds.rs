@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::{Directive, End};
 
+use super::route_parts::BODY_BOUND;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::values;
 use crate::native::NativeLine;
-
-/// The name of the line of a route.
-pub(crate) const BODY_BOUND: &str = "limits";
 
 /// nginx's own default, in bytes.
 pub(crate) const USUAL: u64 = 1 << 20;

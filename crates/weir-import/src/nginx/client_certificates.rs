@@ -1,6 +1,7 @@
 //! `ssl_verify_client` and its like: the clients of an address are asked for a certificate, and
 //! requests without a valid one get 400 where the server wants one.
 
+use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::locations::unchecked;
@@ -62,7 +63,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Keeps the authorities of a server; those of all servers of an address are the same.
-    fn client_authorities(
+    pub(crate) fn client_authorities(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
     ) -> Result<(), (Option<StatementId>, &'static str)> {
@@ -110,18 +111,9 @@ impl<'t> Converter<'_, 't> {
     ) -> Vec<Directive> {
         let span = self.statements.span(server);
         let mut route = |pattern: &str, code: &'static str| {
+            let page = self.page_of_own_status(code, "400", scope, place);
             let condition = NativeLine::new("", span).keyword("variable").option(RESULT, pattern);
-            let page = self.certificate_page(code, scope, place);
-            let not_internal =
-                |line: NativeLine| line.keyword("and").keyword("not").keyword("internal");
-            let condition = match page.as_ref().and_then(|page| page.words.last()) {
-                Some(to) if to.text.starts_with('@') => not_internal(condition).value(&to.text),
-                Some(_) => not_internal(condition),
-                None => condition,
-            };
-            let block = page.into_iter().collect();
-            let parts = RouteParts { block, ..RouteParts::fixed("400", span) };
-            unchecked(&condition.into_words(), parts, span)
+            route_to_page(condition, page, Vec::new(), span)
         };
         match demand {
             ClientDemand::Off | ClientDemand::Any | ClientDemand::Closed => Vec::new(),
@@ -129,4 +121,23 @@ impl<'t> Converter<'_, 't> {
             ClientDemand::On => vec![route("FAILED:*", INVALID), route("NONE", MISSING)],
         }
     }
+}
+
+/// Returns the route of requests that a server answers with 400 and perhaps a page, before all
+/// else, and for the page not again.
+pub(crate) fn route_to_page(
+    condition: NativeLine,
+    page: Option<Directive>,
+    mut block: Vec<Directive>,
+    span: SourceSpan,
+) -> Directive {
+    let not_internal = |line: NativeLine| line.keyword("and").keyword("not").keyword("internal");
+    let condition = match page.as_ref().and_then(|page| page.words.last()) {
+        Some(to) if to.text.starts_with('@') => not_internal(condition).value(&to.text),
+        Some(_) => not_internal(condition),
+        None => condition,
+    };
+    block.extend(page);
+    let parts = RouteParts { block, ..RouteParts::fixed("400", span) };
+    unchecked(&condition.into_words(), parts, span)
 }

@@ -317,7 +317,11 @@ fn condition(
         }
         _ => {
             let text = template(&format!("${{{name}}}"), known, false)?;
-            if Variable::named(name).is_some_and(|variable| !variable.is_known_before_route()) {
+            // One of the file has its values before, whatever Weir calls by its name.
+            let is_own = known.set.contains_key(name)
+                || known.defined.is_some_and(|defined| defined.native(name).is_some());
+            let is_late = |variable: Variable| !variable.is_known_before_route();
+            if !is_own && Variable::named(name).is_some_and(is_late) {
                 return Err(format!("`${name}` is not known before the location is found"));
             }
             let line = line.keyword("variable");

@@ -261,5 +261,5 @@ fn under(name: &str, span: SourceSpan) -> Vec<Word> {
 /// Returns the target that looks for the location of the new path.
 fn search_again(span: SourceSpan) -> RouteParts {
     let target = NativeLine::new("", span).keyword("internal").value("$uri");
-    RouteParts { target: target.into_words(), block: Vec::new() }
+    RouteParts::new(target.into_words(), Vec::new())
 }

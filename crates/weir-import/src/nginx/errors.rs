@@ -2,12 +2,16 @@
 
 use weir_config::syntax::tree::Directive;
 
+use super::client_certificates::route_to_page;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
 use super::values::{KnownVariables, begins_with_path, path_template, text_template};
 use crate::native::NativeLine;
+
+/// nginx's status for requests without TLS at an address with TLS.
+const PLAIN: &str = "497";
 
 /// The responses of servers that a route may have pages for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,10 +71,8 @@ impl<'t> Converter<'_, 't> {
             match code.parse::<u16>() {
                 // `certificate_page` has them.
                 Ok(495 | 496) if self.statements.has("ssl_verify_client") => {}
-                Ok(497) => self.outcomes.differs(
-                    id,
-                    "Weir has no status 497: a request in plain HTTP at an address with TLS gets no response",
-                ),
+                // `plain_requests` has them, for servers with TLS.
+                Ok(497) => {}
                 // nginx's own for requests that Weir ends in another way.
                 Ok(494..=496 | 499) => {
                     self.outcomes.differs(id, format!("Weir has no status {code}"));
@@ -88,11 +90,29 @@ impl<'t> Converter<'_, 't> {
         self.page_line(id, &PageWords { codes, ..page }, known, rules).map(Some)
     }
 
-    /// Returns the page of a server for requests whose client has an invalid certificate or none,
-    /// as nginx's own status says. Pages for 400 are not for them.
-    pub(crate) fn certificate_page(
+    /// Returns the routes of requests without TLS at an address with TLS, for which a server has a
+    /// page. Others get 400 in any case.
+    pub(crate) fn plain_requests(
         &mut self,
-        code: &'static str,
+        server: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Option<Directive> {
+        let place = RoutePlace { tls: false, ..place };
+        let page = self.page_of_own_status(PLAIN, PLAIN, scope, place)?;
+        let span = self.statements.span(server);
+        let condition = NativeLine::new("", span).keyword("variable").option("$scheme", "http");
+        let headers = self.response_headers(scope, &self.known_at(place));
+        Some(route_to_page(condition, Some(page), headers, span))
+    }
+
+    /// Returns the page of a server for requests with one of nginx's own statuses, which clients
+    /// get as 400: those without a valid certificate, and those without TLS. Pages for 400 are not
+    /// for them.
+    pub(crate) fn page_of_own_status(
+        &mut self,
+        code: &str,
+        native: &'static str,
         scope: &InheritanceScope<'_, 't>,
         place: RoutePlace<'_>,
     ) -> Option<Directive> {
@@ -106,7 +126,7 @@ impl<'t> Converter<'_, 't> {
             }
             // That of nginx's own statuses.
             let status = page.status.or(Some("400"));
-            let page = PageWords { status, codes: vec!["400"], ..page };
+            let page = PageWords { status, codes: vec![native], ..page };
             return match self.page_line(id, &page, known, rules) {
                 Ok(line) => {
                     self.outcomes.honour(id);

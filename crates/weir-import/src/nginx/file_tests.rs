@@ -140,7 +140,7 @@ impl<'t> Converter<'_, 't> {
         let (found, missing) = if test.negated { (after, inside) } else { (inside, after) };
         self.outcomes.honour(id);
         let line = line.option("found", &found).option("fallback", &missing);
-        Ok(RouteParts { target: line.into_words(), block: change })
+        Ok(RouteParts::new(line.into_words(), change))
     }
 
     /// Returns the target of files for the document root at a place.

@@ -1,19 +1,22 @@
 //! `root`, `alias`, `index` and `try_files` become routes to files.
 
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use weir_config::model::FileCandidate;
+use weir_config::pattern::PathPattern;
 
 use super::conditions::without_variables;
 use super::errors::Intercepted;
 use super::guards::GUARDED;
+use super::index_takers::{IndexTakers, MOST_TAKERS};
 use super::precedence::{Location, LocationRoute, Match};
 use super::route_parts::RouteParts;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
 use super::targets::ProxyPlace;
-use super::values::{KnownVariables, path_template, template};
+use super::values::{KnownVariables, begins_with_path, path_template, template};
 use crate::native::NativeLine;
 
 /// The most files that one `try_files` may look for.
@@ -89,7 +92,7 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, location.place, Intercepted::No));
-        Some(RouteParts { target: line.into_words(), block })
+        Some(RouteParts::new(line.into_words(), block))
     }
 
     /// Returns the directory of a `root` or an `alias`, and the one below it that a request names.
@@ -161,6 +164,9 @@ impl<'t> Converter<'_, 't> {
         location: ProxyPlace<'_>,
     ) -> NativeLine {
         let mut line = line.option("index", &self.index(scope));
+        if self.index_is_elsewhere(scope, location) {
+            line = line.keyword("index_internal");
+        }
         if let Some(name) = self.type_table(scope) {
             line = line.option("types", &name);
         }
@@ -204,6 +210,90 @@ impl<'t> Converter<'_, 't> {
         if names.is_empty() { "index.html".to_owned() } else { names.join(",") }
     }
 
+    /// Returns true if another location may take the requests for the index files of this one: nginx
+    /// looks for their location again.
+    fn index_is_elsewhere(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+    ) -> bool {
+        let Some(server) = scope.server() else { return false };
+        let statements = self.statements;
+        let all = self.lines_of(scope, "index").iter().flat_map(|id| statements.words(*id));
+        let mut names: Vec<&str> = all.map(|word| word.text.as_str()).collect();
+        if names.is_empty() {
+            names.push("index.html");
+        }
+        let folder = match location.kind {
+            Match::Prefix | Match::Final => location.pattern.trim_end_matches('/'),
+            _ => "",
+        };
+        let paths: Vec<String> = names.iter().map(|name| format!("{folder}/{name}")).collect();
+        let takers = self.index_takers(server);
+        let Some(&inside) = statements.children(server).first() else { return false };
+        takers.take(&names, &paths) && !paths.iter().any(|path| self.rewrites_again(inside, path))
+    }
+
+    /// Returns the locations of a server that may take requests for index files.
+    fn index_takers(&mut self, server: StatementId) -> Rc<IndexTakers> {
+        if let Some(known) = self.index_takers.get(&server) {
+            return Rc::clone(known);
+        }
+        let statements = self.statements;
+        let mut takers = IndexTakers::default();
+        let mut blocks = vec![server];
+        while let Some(block) = blocks.pop() {
+            for &other in statements.named(Some(block), "location") {
+                blocks.push(other);
+                let Some((kind, pattern)) = self.kind(other) else { continue };
+                match kind {
+                    Match::Exact | Match::Prefix | Match::Final => {
+                        let name = pattern.rsplit('/').next().unwrap_or_default();
+                        takers.names.insert(name.to_owned());
+                    }
+                    Match::Regex if takers.regexes.len() <= MOST_TAKERS => {
+                        takers.regexes.extend(pattern.parse::<PathPattern>());
+                    }
+                    Match::Regex | Match::Named => {}
+                }
+            }
+        }
+        let takers = Rc::new(takers);
+        self.index_takers.insert(server, Rc::clone(&takers));
+        takers
+    }
+
+    /// Returns the paths that `try_files` looks for, in Weir's form.
+    fn candidates(
+        files: &[&str],
+        known: &KnownVariables<'_>,
+        groups: bool,
+    ) -> Result<String, String> {
+        let mut list = Vec::new();
+        for file in files {
+            let text = match file.parse::<FileCandidate>() {
+                Ok(_) => (*file).to_owned(),
+                Err(reason) if !file.contains('$') => return Err(reason),
+                Err(_) => path_template(file, known, groups)?,
+            };
+            // Of a variable in front only the file can say that its values are paths.
+            let first = file.trim_start_matches(['$', '{']);
+            let end = first.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            let first = &first[..end.unwrap_or(first.len())];
+            let is_path = text.starts_with('/')
+                || begins_with_path(file)
+                || known.set.contains_key(first)
+                || known.defined.is_some_and(|defined| defined.native(first).is_some());
+            if text.contains(',') || !is_path {
+                return Err(format!(
+                    "`{file}` has no conversion: a file begins with `/`, and has no comma"
+                ));
+            }
+            list.push(text);
+        }
+        Ok(list.join(","))
+    }
+
     /// Converts `try_files`.
     fn try_files(
         &mut self,
@@ -220,15 +310,20 @@ impl<'t> Converter<'_, 't> {
             self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
         let Some((last, files)) = words.split_last() else { return TryFiles::default() };
         let usual = files == ["$uri", "$uri/"];
-        let known = &self.known_at(location.place);
+        let known = &self.known_in(scope, location.place);
+        let groups = location.kind == Match::Regex;
+        let candidates = match Self::candidates(files, known, groups) {
+            Ok(candidates) => candidates,
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                return TryFiles::default();
+            }
+        };
         let text = match *last {
             _ if files.len() > MOST_CANDIDATES => {
                 Err(format!("more than {MOST_CANDIDATES} files have no conversion"))
             }
             _ if files.is_empty() => Err("nginx needs a file before the fallback".to_owned()),
-            _ if !files.iter().all(|file| file.parse::<FileCandidate>().is_ok()) => {
-                Err("its files can be `$uri`, `$uri.html`, `$uri/` and `/page.html`: others have no conversion".into())
-            }
             "=404" => Ok(None),
             code if code.strip_prefix('=').and_then(error_status).is_some() => {
                 Ok(Some(self.answer_with(id, &code[1..], scope, location)))
@@ -238,7 +333,7 @@ impl<'t> Converter<'_, 't> {
                 "nginx would go through the server's `rewrite` and `if` again with this path: write them in locations, or a named location here".to_owned(),
             ),
             path if path.starts_with('/') => {
-                path_template(path, known, false).map(|path| Some(format!("{path}?")))
+                path_template(path, known, groups).map(|path| Some(format!("{path}?")))
             }
             _ => Err("the last word can be `=` and a status from 400 to 599, a path or a named location".to_owned()),
         };
@@ -246,7 +341,7 @@ impl<'t> Converter<'_, 't> {
             Ok(fallback) => {
                 self.outcomes.honour(id);
                 // Without others these two are what is looked for.
-                let candidates = if usual { String::new() } else { files.join(",") };
+                let candidates = if usual { String::new() } else { candidates };
                 TryFiles { candidates, fallback }
             }
             Err(reason) => {

@@ -234,7 +234,7 @@ impl<'t> Converter<'_, 't> {
 
     fn map_of_times(&mut self, name: &str, span: SourceSpan) -> Result<String, String> {
         const OTHERS: &str = "a variable is that of a `map` or `split_clients` of this file";
-        let native = self.statements.defined().and_then(|names| names.native(name));
+        let native = self.statements.defined(self.part).and_then(|names| names.native(name));
         let native = native.ok_or(OTHERS)?.to_owned();
         let values = self.values_of(name).ok_or(OTHERS)?;
         let mut lines = Vec::new();

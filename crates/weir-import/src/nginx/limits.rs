@@ -13,7 +13,7 @@ use super::values::{self, KnownVariables, text_template};
 use crate::native::NativeLine;
 
 /// The least rate of a body, in bytes per second.
-const LEAST_RATE: u64 = 1024;
+pub(crate) const LEAST_RATE: u64 = 1024;
 
 impl ZoneKind {
     /// The directives: of zones, of limits, of the status, and for a trial.
@@ -98,7 +98,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Converts one limit. There is no line if the key is empty.
-    fn limit(
+    pub(crate) fn limit(
         &mut self,
         kind: ZoneKind,
         id: StatementId,

@@ -385,7 +385,11 @@ impl<'t> Converter<'_, 't> {
             let own = self.routes(*server, &scope, place);
             let demand = if group.tls { self.client_demand(&scope) } else { ClientDemand::Off };
             let mut own = if demand == ClientDemand::Closed { self.closed(*server) } else { own };
-            own.splice(0..0, self.client_checks(demand, *server, &scope, place));
+            let mut first = self.client_checks(demand, *server, &scope, place);
+            if group.tls {
+                first.splice(0..0, self.plain_requests(*server, &scope, place));
+            }
+            own.splice(0..0, first);
             if self.server_logs != self.listener_logs {
                 Self::give_logs(&self.server_logs, &mut own);
             }

@@ -8,7 +8,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
-use super::body_bounds::{BODY_BOUND, unbounded};
+use super::body_bounds::unbounded;
 use super::errors::Intercepted;
 use super::file_types::with_charset;
 use super::guards::GUARDED;
@@ -17,9 +17,9 @@ use super::pass_url::PassUrl;
 use super::pools::PassTarget;
 use super::precedence::{Location, LocationEntry, LocationRoute, Match, in_order};
 use super::rewriting::{Alternative, AlternativeEnd, RewritePhase, RewrittenBlock};
-use super::route_parts::{RouteParts, RoutePlace};
+use super::route_parts::{BODY_BOUND, RouteOf, RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
-use super::state::Converter;
+use super::state::{Converter, NamedPool};
 use super::statements::StatementId;
 use super::status_page::status_page_of;
 use super::targets::ProxyPlace;
@@ -455,11 +455,11 @@ impl<'t> Converter<'_, 't> {
             Some(_) if !uri.is_empty() => self.varying_target(pass, uri, location, known)?,
             _ => self.target_change(pass, uri, location, known)?,
         };
-        let PassTarget { pool, route_lines } = if by_variable {
-            let pool = self.pool_variable((scheme, host), pass, scope)?;
-            PassTarget { pool, route_lines: Vec::new() }
+        let (PassTarget { pool, route_lines }, may_be_empty) = if by_variable {
+            let NamedPool { by, may_be_empty } = self.pool_variable((scheme, host), pass, scope)?;
+            (PassTarget { pool: by, route_lines: Vec::new() }, may_be_empty)
         } else {
-            self.pool((scheme, host), pass, scope)?
+            (self.pool((scheme, host), pass, scope)?, None)
         };
         if !by_variable
             && !self.pools.is_upstream(host)
@@ -489,7 +489,7 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.error_pages(scope, place, Intercepted::Yes));
         block.extend(route_lines);
         let target = NativeLine::new("", span).value(&pool).into_words();
-        Ok(RouteParts { target, block })
+        Ok(RouteParts { target, block, may_be_empty })
     }
 
     /// Notes the settings of a proxied location that need no line.
@@ -560,7 +560,7 @@ impl<'t> Converter<'_, 't> {
         if status == "444" {
             self.outcomes.honour(id);
             let target = NativeLine::new("", span).keyword("respond").value(status).into_words();
-            return Some(RouteParts { target, block });
+            return Some(RouteParts::new(target, block));
         }
         block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
@@ -577,14 +577,21 @@ impl<'t> Converter<'_, 't> {
             NativeLine::new("", span).keyword("redirect").value(status).value_at(&url, span)
         } else {
             let has_text = words.len() == 2 || status.starts_with(['2', '3']);
-            let pages = self.error_pages(scope, place, Intercepted::No);
+            // Clients get nginx's own statuses as 400.
+            let is_own = !has_text && matches!(status, "494" | "495" | "496" | "497");
+            let pages = if is_own {
+                self.page_of_own_status(status, "400", scope, place).into_iter().collect()
+            } else {
+                self.error_pages(scope, place, Intercepted::No)
+            };
+            let status = if is_own { "400" } else { status };
             // Before its text only the size of the body can be an error.
             let is_it = |line: &Directive| line.words.iter().any(|word| word.text == "413");
             block.extend(pages.into_iter().filter(|line| !has_text || is_it(line)));
             let text = if has_text { Some(text) } else { None };
             self.fixed(id, status, text, scope)
         };
-        Some(RouteParts { target: target.into_words(), block })
+        Some(RouteParts::new(target.into_words(), block))
     }
 
     /// Returns `respond` for a status and perhaps a text.
@@ -768,14 +775,18 @@ impl<'t> Converter<'_, 't> {
         let always = location.routes.iter().rfind(|route| route.condition.is_empty());
         let of_location = always.or(location.routes.first()).map(|route| route.parts.block.iter());
         let kept = of_location.into_iter().flatten().filter(|line| concerns_redirects(line));
-        let route = RouteParts { target: target.into_words(), block: kept.cloned().collect() };
+        let route = RouteParts::new(target.into_words(), kept.cloned().collect());
         routes.push(written(patterns, &[], &route, span));
     }
 
     /// Appends the routes of a location for paths that all patterns match.
     fn push(&self, routes: &mut Vec<Directive>, patterns: &[String], location: &Location) {
         for LocationRoute { id, condition, parts } in &location.routes {
-            routes.push(written(patterns, condition, parts, self.statements.span(*id)));
+            let span = self.statements.span(*id);
+            if let Some(RouteOf { condition, parts }) = parts.without_pool(condition, span) {
+                routes.push(written(patterns, &condition, &parts, span));
+            }
+            routes.push(written(patterns, condition, parts, span));
         }
     }
 }

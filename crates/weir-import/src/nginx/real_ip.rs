@@ -97,7 +97,7 @@ impl<'t> Converter<'_, 't> {
 }
 
 /// Returns a network in Weir's form.
-fn network(text: &str) -> Option<String> {
+pub(crate) fn network(text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_string());
     }

@@ -481,7 +481,7 @@ impl<'t> Converter<'_, 't> {
                 };
                 self.outcomes.honour(id);
                 let target = target.value(&text).into_words();
-                let parts = RouteParts { target, block: Vec::new() };
+                let parts = RouteParts::new(target, Vec::new());
                 return Ok(Alternative { id, condition, end: AlternativeEnd::Answer(parts) });
             }
             _ => return Err(format!("`{flag}` is not a flag of `rewrite`")),
@@ -499,7 +499,7 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.response_headers(scope, known));
         let target =
             NativeLine::new("", span).keyword("redirect").value(status).value_at(&to, span);
-        let end = AlternativeEnd::Answer(RouteParts { target: target.into_words(), block });
+        let end = AlternativeEnd::Answer(RouteParts::new(target.into_words(), block));
         Ok(Alternative { id, condition, end })
     }
 }

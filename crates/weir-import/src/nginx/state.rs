@@ -7,11 +7,12 @@ use std::rc::Rc;
 
 use weir_config::syntax::tree::Directive;
 
+use super::index_takers::IndexTakers;
 use super::internal_redirects::{InsideTargets, RepeatedRewrites};
 use super::precedence::Location;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
-use super::statements::{Outcomes, StatementId, Statements};
+use super::statements::{FilePart, Outcomes, StatementId, Statements};
 use super::values::{self, KnownVariables, SetVariables};
 use super::version::NginxVersion;
 use crate::coverage::DefaultDifference;
@@ -30,6 +31,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) statements: &'s Statements<'t>,
     pub(crate) outcomes: Outcomes,
     pub(crate) defaults: Vec<DefaultDifference>,
+    /// The part of the file that is being converted.
+    pub(crate) part: FilePart,
     /// The version whose defaults hold.
     pub(crate) version: NginxVersion,
     /// The folder of the main file, against which nginx resolves paths.
@@ -64,6 +67,8 @@ pub(crate) struct Converter<'s, 't> {
     noted: HashSet<StatementId>,
     /// The paths that directives redirect to inside, once they are asked for.
     pub(crate) inside_targets: Option<InsideTargets<'t>>,
+    /// The locations of each server that may take requests for index files.
+    pub(crate) index_takers: HashMap<StatementId, Rc<IndexTakers>>,
     /// The number of maps of values to pools.
     pub(crate) pool_maps: usize,
     /// The variables that `set` and regexes give a value at this place.
@@ -101,7 +106,15 @@ pub(crate) struct ConvertedPools<'t> {
     pub(crate) numbers: HashMap<String, usize>,
     pub(crate) directives: Vec<Directive>,
     /// The variable that names the pool for another variable and the settings of a location.
-    pub(crate) by_variable: HashMap<(String, String), Result<String, String>>,
+    pub(crate) by_variable: HashMap<(String, String), Result<NamedPool, String>>,
+}
+
+/// A variable with the name of a pool.
+#[derive(Clone)]
+pub(crate) struct NamedPool {
+    pub(crate) by: String,
+    /// The variable that it depends on, if that may be empty.
+    pub(crate) may_be_empty: Option<String>,
 }
 
 /// A pool with the settings of the first location that leads to it.
@@ -299,6 +312,7 @@ impl<'s, 't> Converter<'s, 't> {
             statements,
             outcomes: Outcomes::new(statements),
             defaults: Vec::new(),
+            part: FilePart::Http,
             version,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
             pools: ConvertedPools::default(),
@@ -318,6 +332,7 @@ impl<'s, 't> Converter<'s, 't> {
             repeated_rewrites: HashMap::new(),
             noted: HashSet::new(),
             inside_targets: None,
+            index_takers: HashMap::new(),
             pool_maps: 0,
             set: Rc::default(),
             added_statuses: None,
@@ -333,7 +348,7 @@ impl<'s, 't> Converter<'s, 't> {
     /// Returns the variables that are known everywhere.
     pub(crate) fn known(&self) -> KnownVariables<'s> {
         KnownVariables {
-            defined: self.statements.defined(),
+            defined: self.statements.defined(self.part),
             set: Rc::clone(&self.set),
             joins_lines: self.version.joins_lines(),
             version: Some(self.version),
@@ -344,11 +359,13 @@ impl<'s, 't> Converter<'s, 't> {
     }
 
     /// Returns a name for a variable that the file does not define.
-    pub(crate) fn free_variable(&self, name: String) -> String {
-        match self.statements.defined() {
-            Some(defined) => defined.free(name),
-            None => name,
+    pub(crate) fn free_variable(&self, mut name: String) -> String {
+        let parts = [FilePart::Http, FilePart::Stream];
+        let all = || parts.iter().filter_map(|part| self.statements.defined(*part));
+        while all().any(|defined| defined.takes(&name)) {
+            name.push('_');
         }
+        name
     }
 
     /// Returns the variables that are known in a server.

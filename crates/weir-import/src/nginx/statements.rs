@@ -36,6 +36,23 @@ const MOST_WORD_BYTES: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StatementId(usize);
 
+/// The blocks with servers, which have variables of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilePart {
+    Http,
+    Stream,
+}
+
+impl FilePart {
+    /// The name of the block.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Stream => "stream",
+        }
+    }
+}
+
 /// One directive and its place in the file.
 pub(crate) struct Statement<'t> {
     pub(crate) directive: &'t Directive,
@@ -81,8 +98,8 @@ pub(crate) struct Statements<'t> {
     names: HashSet<&'t str>,
     /// The names of the directives that keep clients away.
     guards: BTreeSet<&'t str>,
-    /// The variables that the file defines, once they are converted.
-    defined: OnceCell<DefinedNames>,
+    /// The variables that `http` and `stream` define, once they are converted.
+    defined: [OnceCell<DefinedNames>; 2],
     /// The variables that directives other than `if` use.
     used: OnceCell<HashSet<String>>,
     /// The variables that `set` gives a value, sorted.
@@ -100,7 +117,7 @@ impl<'t> Statements<'t> {
             listens_with_proxy_protocol: false,
             names: HashSet::new(),
             guards: BTreeSet::new(),
-            defined: OnceCell::new(),
+            defined: Default::default(),
             used: OnceCell::new(),
             set: OnceCell::new(),
             names_files: OnceCell::new(),
@@ -178,15 +195,15 @@ impl<'t> Statements<'t> {
         })
     }
 
-    /// Keeps the variables that the file defines.
-    pub(crate) fn define(&self, names: DefinedNames) {
+    /// Keeps the variables that a block defines.
+    pub(crate) fn define(&self, part: FilePart, names: DefinedNames) {
         // The contexts of a second `http` are refused.
-        let _ = self.defined.set(names);
+        let _ = self.defined[part as usize].set(names);
     }
 
-    /// Returns the variables that the file defines, as far as they were converted.
-    pub(crate) fn defined(&self) -> Option<&DefinedNames> {
-        self.defined.get()
+    /// Returns the variables that a block defines, as far as they were converted.
+    pub(crate) fn defined(&self, part: FilePart) -> Option<&DefinedNames> {
+        self.defined[part as usize].get()
     }
 
     /// Returns true if the file has a directive of this name.

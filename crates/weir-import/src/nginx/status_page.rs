@@ -42,10 +42,10 @@ impl<'t> Converter<'_, 't> {
         }
         self.outcomes.honour(id);
         let line = NativeLine::new("", span).keyword("respond").value("200").value(PAGE);
-        let mut parts = RouteParts {
-            target: line.option("type", "text/plain").into_words(),
-            block: self.access(scope, false),
-        };
+        let mut parts = RouteParts::new(
+            line.option("type", "text/plain").into_words(),
+            self.access(scope, false),
+        );
         parts.block.extend(self.expires(scope));
         let known = &self.known_in(scope, place);
         parts.block.extend(self.response_headers(scope, known));

@@ -1,15 +1,18 @@
-//! `stream` becomes listeners that pass on bytes: one for each `server`, with the pool of its
-//! `proxy_pass`, or with one for each name of a `map` of `$ssl_preread_server_name`.
+//! `stream` becomes listeners that pass on bytes, one for each `server`. `stream_targets` has their
+//! pools.
 
-use weir_config::pattern::HostPattern;
+use std::rc::Rc;
+
 use weir_config::source::SourceSpan;
+use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
+use super::limits::LEAST_RATE;
 use super::listeners::ListenKey;
-use super::pools::with_port;
+use super::real_ip::network;
 use super::scope::InheritanceScope;
-use super::state::Converter;
-use super::statements::StatementId;
+use super::state::{Converter, ZoneKind};
+use super::statements::{FilePart, StatementId};
 use super::values;
 use crate::native::NativeLine;
 
@@ -26,6 +29,10 @@ impl<'t> Converter<'_, 't> {
     pub(crate) fn stream(&mut self, stream: StatementId) -> Vec<Directive> {
         self.outcomes.honour(stream);
         let scope = InheritanceScope::new(self.statements, stream);
+        self.part = FilePart::Stream;
+        self.set = Rc::default();
+        self.variables(stream);
+        self.limit_zones(&scope);
         for &id in scope.own("log_format") {
             self.log_format(id);
         }
@@ -33,7 +40,10 @@ impl<'t> Converter<'_, 't> {
             self.upstream(id);
         }
         let servers = scope.own("server");
-        servers.iter().filter_map(|server| self.stream_server(&scope, *server)).collect()
+        let listeners =
+            servers.iter().filter_map(|server| self.stream_server(&scope, *server)).collect();
+        self.unused_zones();
+        listeners
     }
 
     fn stream_server(
@@ -52,19 +62,21 @@ impl<'t> Converter<'_, 't> {
         };
         let mut lines = vec![NativeLine::new("timeout", span).option("handshake", &wait).end()];
         if listens.proxy_header {
-            lines.push(NativeLine::new("proxy_protocol", span).keyword("all").end());
+            lines.push(self.stream_proxy_header(&scope, span));
         }
         if listens.tls {
             lines.extend(self.stream_certificates(&scope));
             lines.extend(self.protocols(&scope, span));
+            lines.extend(self.stream_clients(&scope).ok()?);
         }
         lines.extend(self.access(&scope, false));
+        lines.extend(self.stream_limits(&scope, span));
         let logs = self.access_logs(&scope);
         if !logs.is_empty() {
             let line = NativeLine::new("log", span);
             lines.push(logs.iter().fold(line, |line, name| line.value(name)).end());
         }
-        lines.extend(self.stream_targets(stream, &scope, server)?);
+        lines.extend(self.stream_targets(stream, &scope, server, listens.tls)?);
         let mut head = NativeLine::new("listen", span).keyword("tcp");
         for (address, place) in &listens.addresses {
             head = head.value_at(address, *place);
@@ -131,6 +143,37 @@ impl<'t> Converter<'_, 't> {
         listens
     }
 
+    /// Returns the peers whose connections begin with a header of the PROXY protocol. Weir takes
+    /// the client's address from it.
+    fn stream_proxy_header(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        span: SourceSpan,
+    ) -> Directive {
+        let line = NativeLine::new("proxy_protocol", span);
+        let trusted = scope.all("set_real_ip_from");
+        if trusted.is_empty() {
+            let guards = scope.both(["allow", "deny"]).concat();
+            for id in guards {
+                self.outcomes.refuse(id, "with `proxy_protocol` Weir takes the client's address from the header: write `set_real_ip_from` for the load balancers that send it, or leave the rule to them");
+            }
+            return line.keyword("all").end();
+        }
+        let mut line = line;
+        for &id in trusted {
+            let Some(network) = network(self.statements.word(id, 0)) else {
+                self.outcomes.refuse(id, "write an IP address or a network");
+                continue;
+            };
+            self.outcomes.differs(
+                id,
+                "connections of other peers than these have no header of the PROXY protocol",
+            );
+            line = line.value_at(&network, self.statements.span(id));
+        }
+        line.end()
+    }
+
     fn stream_certificates(&mut self, scope: &InheritanceScope<'_, 't>) -> Vec<Directive> {
         let (chains, keys) = (scope.all("ssl_certificate"), scope.all("ssl_certificate_key"));
         let mut lines = Vec::new();
@@ -145,162 +188,82 @@ impl<'t> Converter<'_, 't> {
         lines
     }
 
-    /// Returns the targets of a server; `None` if it has none.
-    fn stream_targets(
+    /// Returns the authorities of the clients of a server with TLS: nginx ends a connection whose
+    /// client has no valid certificate.
+    fn stream_clients(
         &mut self,
-        stream: &InheritanceScope<'_, 't>,
         scope: &InheritanceScope<'_, 't>,
-        server: StatementId,
-    ) -> Option<Vec<Directive>> {
-        let Some(&pass) = self.statements.named(Some(server), "proxy_pass").first() else {
-            self.outcomes.refuse(server, "it has no `proxy_pass`");
-            return None;
-        };
-        let preread = self.switch(scope, "ssl_preread", false);
-        let target = self.statements.word(pass, 0);
-        let Some(variable) = target.strip_prefix('$') else {
-            let pool = self.stream_pool(target, pass, scope)?;
-            self.outcomes.honour(pass);
-            let line = NativeLine::new("default", self.statements.span(pass)).keyword("->");
-            return Some(vec![line.value(&pool).end()]);
-        };
-        let is_it = |map: &&StatementId| {
-            self.statements.word(**map, 1).strip_prefix('$') == Some(variable)
-                && self.statements.word(**map, 0) == "$ssl_preread_server_name"
-        };
-        let Some(&map) = stream.own("map").iter().find(is_it).filter(|_| preread) else {
-            self.outcomes.refuse(pass, "of targets with variables, only that of a `map $ssl_preread_server_name` with `ssl_preread on` is converted");
-            return None;
-        };
-        let lines = self.named_targets(map, pass, scope)?;
-        self.outcomes.honour(map);
-        self.outcomes.honour(pass);
-        Some(lines)
-    }
-
-    /// Converts a map of server names to pools.
-    fn named_targets(
-        &mut self,
-        map: StatementId,
-        pass: StatementId,
-        scope: &InheritanceScope<'_, 't>,
-    ) -> Option<Vec<Directive>> {
-        let block = self.statements.get(map).directive.block.as_ref()?;
-        let (span, mut hostnames) = (self.statements.span(map), false);
-        // nginx looks names up in this order.
-        let (mut exact, mut wild, mut regexes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut default = None;
-        for entry in &block.directives {
-            let name = entry.name.text.as_str();
-            let Some(value) = entry.words.first() else {
-                hostnames |= name == "hostnames";
-                if name != "hostnames" {
-                    let reason = format!("`{name}` has no conversion in a map of server names");
-                    self.outcomes.refuse(map, reason);
-                    return None;
-                }
-                continue;
-            };
-            let pool = self.stream_pool(&value.text, pass, scope)?;
-            if name == "default" {
-                default = Some(pool);
-                continue;
+    ) -> Result<Option<Directive>, ()> {
+        let Some(id) = self.single(scope, "ssl_verify_client") else { return Ok(None) };
+        let verify = match self.statements.word(id, 0) {
+            "off" => {
+                self.outcomes.honour(id);
+                return Ok(None);
             }
-            let patterns = match name.strip_prefix('.').filter(|_| hostnames) {
-                Some(rest) => vec![rest.to_owned(), format!("*.{rest}")],
-                None => vec![name.to_owned()],
-            };
-            let is_sound = |pattern: &String| pattern.parse::<HostPattern>().is_ok();
-            if !patterns.iter().all(is_sound) || name.ends_with('*') {
-                let reason = format!("`{name}` is no name that Weir can match");
-                self.outcomes.refuse(map, reason);
-                return None;
+            "on" => "required",
+            "optional" => "optional",
+            _ => {
+                let reason = "write `on`, `off` or `optional`: connections have no routes that look at the certificate";
+                self.outcomes.refuse(id, reason);
+                return Err(());
             }
-            for pattern in patterns {
-                let list = match pattern.chars().next() {
-                    Some('~') => &mut regexes,
-                    Some('*') => &mut wild,
-                    _ => &mut exact,
-                };
-                list.push((pattern, pool.clone()));
+        };
+        self.client_authority = None;
+        match self.client_authorities(scope) {
+            Ok(()) => {
+                self.outcomes.honour(id);
+                let line = self.client_authority.take().map(|known| known.line);
+                Ok(line.map(|line| with_verification(line, verify)))
+            }
+            Err((refused, reason)) => {
+                self.outcomes.refuse(refused.unwrap_or(id), reason);
+                self.outcomes.refuse(id, "its authorities have no conversion");
+                Err(())
             }
         }
-        wild.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.len()));
-        let named = exact.into_iter().chain(wild).chain(regexes);
-        let line = |(pattern, pool): (String, String)| {
-            NativeLine::new("sni", span).value(&pattern).keyword("->").value(&pool).end()
-        };
-        let mut lines: Vec<Directive> = named.map(line).collect();
-        lines.extend(
-            default.map(|pool| NativeLine::new("default", span).keyword("->").value(&pool).end()),
-        );
-        Some(lines)
     }
 
-    /// Returns the pool of a group of servers, or refuses the `proxy_pass`.
-    fn stream_pool(
-        &mut self,
-        host: &str,
-        pass: StatementId,
-        scope: &InheritanceScope<'_, 't>,
-    ) -> Option<String> {
-        let span = self.statements.span(pass);
-        let address = with_port(host, 80);
-        let servers = if let Some(upstream) = self.pools.upstreams.get_mut(host) {
-            upstream.used = true;
-            upstream.servers
-        } else {
-            if let Err(message) = weir_config::endpoint_address(&address) {
-                self.outcomes.refuse(pass, message);
-                return None;
-            }
-            1
-        };
-        // An error after the connect is no failure in nginx's `stream`, and a client could cause
-        // it.
-        let mut lines = self.servers_of(host, &address, "connect", span);
-        lines.push(NativeLine::new("stall", span).keyword("off").end());
-        lines.push(self.stream_retry(scope, servers, span));
-        let connect = self.time(scope, "proxy_connect_timeout", "1m");
-        let silence = self.time(scope, "proxy_timeout", "10m");
-        let timeout = NativeLine::new("timeout", span).option("connect", &connect);
-        lines.push(timeout.option("tunnel", &silence).end());
-        lines.extend(self.source_address(scope));
-        if self.switch(scope, "proxy_protocol", false) {
-            lines.push(NativeLine::new("send_proxy", span).keyword("v1").end());
-        }
-        let pool = self.pools.free_name(host);
-        self.pools.directives.push(NativeLine::new("pool", span).value(&pool).block(lines));
-        Some(pool)
-    }
-
-    /// Converts the retries: nginx tries each server once.
-    fn stream_retry(
+    /// Returns the limits of a server.
+    fn stream_limits(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
-        servers: usize,
         span: SourceSpan,
-    ) -> Directive {
-        let line = NativeLine::new("retry", span);
-        let mut tries = if self.switch(scope, "proxy_next_upstream", true) { servers } else { 1 };
-        if let Some(id) = self.single(scope, "proxy_next_upstream_tries")
-            && let Ok(most) = self.statements.word(id, 0).parse::<usize>()
-        {
-            self.outcomes.honour(id);
-            tries = if most == 0 { tries } else { tries.min(most) };
+    ) -> Vec<Directive> {
+        let mut lines = Vec::new();
+        let known = &self.known();
+        for &id in scope.all("limit_conn") {
+            match self.limit(ZoneKind::Connections, id, scope, known) {
+                Ok(line) => lines.extend(line),
+                Err(reason) => self.outcomes.refuse(id, reason),
+            }
         }
-        let mut line = match tries.saturating_sub(1) {
-            0 => return line.keyword("off").end(),
-            more => line.value(&more.min(100).to_string()).option("on", "connect"),
-        };
-        if let Some(id) = self.single(scope, "proxy_next_upstream_timeout")
-            && let Some(time) = values::time(self.statements.word(id, 0))
-        {
-            self.outcomes.honour(id);
-            line = line.option("within", &time);
+        let mut rates = NativeLine::new("limit", span).keyword("bandwidth");
+        let mut is_limited = false;
+        for (name, option) in [("proxy_download_rate", "down"), ("proxy_upload_rate", "up")] {
+            let Some(id) = self.single(scope, name) else { continue };
+            match values::bytes(self.statements.word(id, 0)) {
+                Some(0) => self.outcomes.honour(id),
+                Some(rate) if rate >= LEAST_RATE => {
+                    self.outcomes.honour(id);
+                    rates = rates.option(option, &values::size(rate));
+                    is_limited = true;
+                }
+                Some(_) => self.outcomes.refuse(id, "the least rate is 1k"),
+                None => self.outcomes.refuse(id, "this is not a size of nginx"),
+            }
         }
-        line.option("budget", "off").end()
+        lines.extend(is_limited.then(|| rates.end()));
+        lines
     }
+}
+
+/// Returns the line with the clients that get a connection.
+fn with_verification(mut line: Directive, verify: &str) -> Directive {
+    let is_it = |word: &Word| word.text.starts_with("verify=");
+    if let Some(word) = line.words.iter_mut().find(|word| is_it(word)) {
+        word.text = format!("verify={verify}");
+    }
+    line
 }
 
 /// Returns the number of the wildcard address of the other family with the same port.

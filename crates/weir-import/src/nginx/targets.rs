@@ -1,6 +1,7 @@
 //! `proxy_pass` with a path, `proxy_redirect` and `proxy_cookie_*` become changes of the target and
 //! of response headers.
 
+use weir_config::pattern::TextPattern;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
@@ -9,7 +10,7 @@ use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
-use super::values::{KnownVariables, path_template, template};
+use super::values::{KnownVariables, path_template, template, template_with};
 use crate::native::NativeLine;
 use crate::pcre;
 
@@ -100,6 +101,20 @@ impl<'t> Converter<'_, 't> {
         for &id in ids {
             let (from, to) = (self.statements.word(id, 0), self.statements.word(id, 1));
             let span = self.statements.span(id);
+            if !from.starts_with('~') && from.contains('$') && self.statements.words(id).len() == 2
+            {
+                match (template(from, known, false), template(to, known, false)) {
+                    (Ok(from), Ok(to)) => {
+                        let to = self.location_url(&to, scope, location.place);
+                        let line =
+                            NativeLine::new("response_header", span).keyword("replace_prefix");
+                        lines.push(line.value("Location").value(&from).value(&to).end());
+                        self.outcomes.differs(id, "a `Refresh` of the server is left alone");
+                    }
+                    (Err(reason), _) | (_, Err(reason)) => self.outcomes.refuse(id, reason),
+                }
+                continue;
+            }
             let change = match (from, default, self.statements.words(id).len()) {
                 ("off", _, 1) => {
                     self.outcomes.honour(id);
@@ -139,8 +154,18 @@ impl<'t> Converter<'_, 't> {
                     self.outcomes.honour(id);
                     break;
                 }
-                if self.statements.words(id).len() != 2 || from.starts_with('~') || to.is_empty() {
-                    self.outcomes.refuse(id, "write `off`, or two texts without a regex");
+                if self.statements.words(id).len() != 2 || to.is_empty() {
+                    self.outcomes.refuse(id, "write `off`, or two texts");
+                    continue;
+                }
+                if let Some(pattern) = from.strip_prefix('~') {
+                    match self.cookie_regex(id, attribute, pattern, known) {
+                        Ok(line) => {
+                            lines.push(line);
+                            self.outcomes.honour(id);
+                        }
+                        Err(reason) => self.outcomes.refuse(id, reason),
+                    }
                     continue;
                 }
                 match (template(from, known, false), template(to, known, false)) {
@@ -168,6 +193,27 @@ impl<'t> Converter<'_, 't> {
         }
         lines.extend(self.cookie_flags(scope));
         lines
+    }
+
+    /// Returns the change of an attribute by a regex. That of a domain never minds case.
+    fn cookie_regex(
+        &self,
+        id: StatementId,
+        attribute: &str,
+        pattern: &str,
+        known: &KnownVariables<'_>,
+    ) -> Result<Directive, String> {
+        let (case, pattern) = match pattern.strip_prefix('*') {
+            Some(pattern) => ("~*", pattern),
+            None if attribute == "domain" => ("~*", pattern),
+            None => ("~", pattern),
+        };
+        let to = with_groups(self.statements.word(id, 1), pattern, known)?;
+        let pattern = format!("{case}{}", pcre::native(pattern)?);
+        pattern.parse::<TextPattern>()?;
+        let line = NativeLine::new("response_header", self.statements.span(id));
+        let line = line.keyword("replace_attribute").value("Set-Cookie").value(attribute);
+        Ok(line.value(&pattern).value(&to).end())
     }
 
     /// Returns the changes of the attributes of cookies: one that a cookie has is taken off, and
@@ -250,11 +296,24 @@ fn redirect_pattern(
 ) -> Result<(String, String), String> {
     if let Some(pattern) = from.strip_prefix('~') {
         let (case, pattern) = pattern.strip_prefix('*').map_or(("~", pattern), |own| ("~*", own));
-        return Ok((format!("{case}{}", pcre::native(pattern)?), template(to, known, true)?));
+        return Ok((format!("{case}{}", pcre::native(pattern)?), with_groups(to, pattern, known)?));
     }
     let from = template(from, known, false)?;
     if from.contains('$') {
         return Err("the first text cannot have variables here".to_owned());
     }
     Ok((beginning(&from), format!("{}${{1}}", template(to, known, false)?)))
+}
+
+/// Returns a text with groups of a regex by number and by name, in which all have numbers.
+fn with_groups(text: &str, pattern: &str, known: &KnownVariables<'_>) -> Result<String, String> {
+    let names = pcre::group_names(pattern);
+    let mut text = template_with(text, known, &names)?;
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        if index >= 9 {
+            return Err("a regex may have nine groups here".to_owned());
+        }
+        text = text.replace(&format!("${{{name}}}"), &format!("${{{}}}", index + 1));
+    }
+    Ok(text)
 }

@@ -64,6 +64,11 @@ pub(crate) fn size(bytes: u64) -> String {
     size::format(bytes)
 }
 
+/// What the native name of a variable has in front if Weir has one of its name, and behind it if
+/// both parts of the file define it.
+pub(crate) const FILE_PREFIX: &str = "file_";
+pub(crate) const STREAM_SUFFIX: &str = "_of_stream";
+
 /// The native names of the variables that the file defines.
 #[derive(Debug, Default)]
 pub(crate) struct DefinedNames {
@@ -87,12 +92,11 @@ impl DefinedNames {
         self.asked.take()
     }
 
-    /// Returns a name for a variable that the file does not define.
-    pub(crate) fn free(&self, mut name: String) -> String {
-        while self.names.contains_key(&name) {
-            name.push('_');
-        }
-        name
+    /// Returns true if a variable of the file may have this native name.
+    pub(crate) fn takes(&self, native: &str) -> bool {
+        let of_weir = native.strip_prefix(FILE_PREFIX).unwrap_or(native);
+        let own = native.strip_suffix(STREAM_SUFFIX).unwrap_or(of_weir);
+        [native, of_weir, own].iter().any(|name| self.names.contains_key(*name))
     }
 
     pub(crate) fn insert(&mut self, name: &str, native: String) {
@@ -219,12 +223,19 @@ impl KnownVariables<'_> {
     /// Returns true if nginx has a variable of this name that Weir has too.
     pub(crate) fn is_built_in(name: &str) -> bool {
         is_same(name)
-            || matches!(name, "uri" | "document_uri" | "query_string" | "binary_remote_addr")
+            || matches!(
+                name,
+                "uri"
+                    | "document_uri"
+                    | "query_string"
+                    | "binary_remote_addr"
+                    | "ssl_preread_server_name"
+            )
     }
 }
 
 /// The variables that mean the same in nginx and Weir.
-const SAME: [&str; 53] = [
+const SAME: [&str; 55] = [
     "remote_addr",
     "remote_port",
     "remote_user",
@@ -256,6 +267,8 @@ const SAME: [&str; 53] = [
     "ssl_protocol",
     "ssl_cipher",
     "ssl_server_name",
+    "ssl_preread_protocol",
+    "ssl_preread_alpn_protocols",
     "ssl_curve",
     "ssl_session_reused",
     "ssl_client_verify",
@@ -391,6 +404,7 @@ fn convert(
             }
             // Weir has no cache, so that it never has a value.
             "upstream_cache_status" => {}
+            "ssl_preread_server_name" => out.push_str("${ssl_server_name}"),
             // Only its length differs, in keys that nobody reads.
             "binary_remote_addr" => out.push_str("${remote_addr}"),
             _ if is_same(name) || allowed(name) || known.is_peer(name) => {

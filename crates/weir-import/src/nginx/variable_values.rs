@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 
 use super::conditions::{IfCondition, MapEntry, without_variables};
@@ -38,11 +39,17 @@ impl<'s, 't> Converter<'s, 't> {
         let entry = condition.and_then(|condition| condition.entry.as_ref());
         let of_entry = entry.is_some_and(|entry| entry.groups > 0);
         let text = match entry {
-            Some(_) if of_entry => template_with(&value.text, known, &[])?,
-            _ => text_template(&value.text, known, kind.has_groups())?,
+            Some(_) if of_entry => template_with(&value.text, known, &[]),
+            _ => text_template(&value.text, known, kind.has_groups()),
         };
-        let has_groups = (1..10).any(|group| text.contains(&format!("${{{group}}}")));
-        let constant = without_variables(&text);
+        // One that depends on a file has no text, but may have cases.
+        let joined = self.joined_cases(&value.text, self.statements.span(id));
+        if joined.is_none() {
+            text.as_ref().map_err(Clone::clone)?;
+        }
+        let shown = text.as_deref().unwrap_or_default();
+        let has_groups = (1..10).any(|group| shown.contains(&format!("${{{group}}}")));
+        let constant = text.as_ref().ok().and_then(|text| without_variables(text));
         let bare = value.text.strip_prefix('$').map(|name| name.trim_matches(['{', '}']));
         let possible = match (&constant, bare) {
             (Some(value), _) => Some(vec![value.clone()]),
@@ -54,8 +61,11 @@ impl<'s, 't> Converter<'s, 't> {
         };
         let mut new = SetValue {
             possible,
-            cases: constant.map(|value| vec![SetCase { condition: Vec::new(), value }]),
-            text: Ok(text),
+            cases: match constant {
+                Some(value) => Some(vec![SetCase { condition: Vec::new(), value }]),
+                None => joined,
+            },
+            text,
             has_groups,
         };
         if let Some(condition) = condition {
@@ -67,6 +77,31 @@ impl<'s, 't> Converter<'s, 't> {
         self.note_set(id, &value.text, of_path);
         Rc::make_mut(&mut self.set).insert(name.to_owned(), new);
         Ok(())
+    }
+
+    /// Returns the cases of a text with variables that have cases, as scripts collect flags in one
+    /// variable; `None` if it has other variables, or too many cases.
+    fn joined_cases(&self, text: &str, span: SourceSpan) -> Option<Vec<SetCase>> {
+        let mut pieces = text.split('$');
+        let first = pieces.next().unwrap_or_default().to_owned();
+        let mut all = vec![SetCase { condition: Vec::new(), value: first }];
+        for piece in pieces {
+            let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+            let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+            let (name, rest) =
+                braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
+            let own = self.set.get(name)?.cases.as_ref()?;
+            if all.len() * own.len() > MOST_CASES {
+                return None;
+            }
+            // The last one that holds counts, for each of the variables.
+            let joined = |before: &SetCase, own: &SetCase| SetCase {
+                condition: both_conditions(&before.condition, &own.condition, span),
+                value: [&before.value, &own.value, rest].concat(),
+            };
+            all = all.iter().flat_map(|one| own.iter().map(move |own| joined(one, own))).collect();
+        }
+        Some(all)
     }
 
     /// Puts values without variables in the place of their variables; `None` if there is none.
@@ -115,7 +150,11 @@ impl<'s, 't> Converter<'s, 't> {
         let words = condition.certainty.words();
         let cases = match (old.cases, new.cases) {
             (Some(mut cases), Some(new)) if cases.len() < MOST_CASES => {
-                let conditional = |case: SetCase| SetCase { condition: words.to_vec(), ..case };
+                let span = self.statements.span(id);
+                let conditional = |case: SetCase| {
+                    let condition = both_conditions(words, &case.condition, span);
+                    SetCase { condition, ..case }
+                };
                 cases.extend(new.into_iter().map(conditional));
                 Some(cases)
             }
@@ -129,10 +168,10 @@ impl<'s, 't> Converter<'s, 't> {
             Some(entry) if old.has_groups || new.has_groups && entry.groups == 0 => {
                 Err(format!("`${name}` depends on a group of a regex and on another condition"))
             }
-            Some(entry) => {
-                let (old, new) = (old.text?, new.text?);
-                Ok(self.map_of(id, name, entry, &old, &new))
-            }
+            Some(entry) => match (old.text, new.text) {
+                (Ok(old), Ok(new)) => Ok(self.map_of(id, name, entry, &old, &new)),
+                (Err(reason), _) | (_, Err(reason)) => Err(reason),
+            },
         };
         if let (None, Err(reason)) = (&cases, &text) {
             return Err(reason.clone());
@@ -225,6 +264,18 @@ impl<'s, 't> Converter<'s, 't> {
             Rc::make_mut(&mut known.set).retain(|name, value| !is_group(name, value));
         }
         known
+    }
+}
+
+/// Returns the condition that both hold; one without words always does.
+fn both_conditions(one: &[Word], other: &[Word], span: SourceSpan) -> Vec<Word> {
+    match (one, other) {
+        ([], only) | (only, []) => only.to_vec(),
+        _ => {
+            let line = NativeLine::new("", span).keyword("(").words(one.iter().cloned());
+            let line = line.keyword(")").keyword("and").keyword("(").words(other.iter().cloned());
+            line.keyword(")").into_words()
+        }
     }
 }
 

@@ -10,10 +10,11 @@ use weir_config::syntax::tree::Directive;
 use weir_stats::Variable;
 
 use super::pools::UpstreamScheme;
-use super::state::Converter;
-use super::statements::{SHOWN_PATH, StatementId, Statements};
+use super::state::{Converter, NamedPool};
+use super::statements::{FilePart, SHOWN_PATH, StatementId, Statements};
 use super::values::{
-    DefinedNames, KnownVariables, path_template, shows_path, template_with, text_template,
+    DefinedNames, FILE_PREFIX, KnownVariables, STREAM_SUFFIX, path_template, shows_path,
+    template_with, text_template,
 };
 use crate::native::NativeLine;
 use crate::pcre as regex;
@@ -34,10 +35,10 @@ fn bare(text: &str) -> Option<&str> {
 
 impl<'t> Converter<'_, 't> {
     /// Converts the definitions of a block. One that refers to a refused one is refused too.
-    pub(crate) fn variables(&mut self, http: StatementId) {
+    pub(crate) fn variables(&mut self, block: StatementId) {
         let mut waiting = Vec::new();
         for kind in ["map", "geo", "split_clients"] {
-            for &id in self.statements.named(Some(http), kind) {
+            for &id in self.statements.named(Some(block), kind) {
                 if !(kind == "map" && self.upgrade_map(id)) {
                     waiting.push(id);
                 }
@@ -45,6 +46,9 @@ impl<'t> Converter<'_, 't> {
         }
         waiting.sort_unstable();
         let mut names = self.names_of(&mut waiting);
+        if self.part == FilePart::Http {
+            self.name_host_groups(block, &waiting, &mut names);
+        }
         let mut converted = Vec::with_capacity(waiting.len());
         let mut users: HashMap<String, Vec<usize>> = HashMap::new();
         let mut refused = Vec::new();
@@ -72,15 +76,15 @@ impl<'t> Converter<'_, 't> {
         for (id, directive) in waiting.into_iter().zip(converted) {
             let Some(directive) = directive else { continue };
             let has_uri = |word: &Word| shows_path(&word.text);
-            let block = self.statements.get(id).directive.block.as_ref();
-            let mut lines = block.into_iter().flat_map(|block| &block.directives);
+            let lines = self.statements.get(id).directive.block.as_ref();
+            let mut lines = lines.into_iter().flat_map(|block| &block.directives);
             if lines.any(|line| line.words.iter().any(has_uri)) {
                 self.outcomes.differs(id, SHOWN_PATH);
             }
             self.outcomes.honour(id);
             self.logs.directives.push(directive);
         }
-        self.statements.define(names);
+        self.statements.define(self.part, names);
     }
 
     /// Gives each variable its native name. A name of Weir's own means something else there.
@@ -102,10 +106,14 @@ impl<'t> Converter<'_, 't> {
                 self.outcomes.refuse(*id, reason);
                 return false;
             }
-            let native = match Variable::named(name) {
-                Some(_) => format!("file_{name}"),
+            let mut native = match Variable::named(name) {
+                Some(_) => format!("{FILE_PREFIX}{name}"),
                 None => name.to_owned(),
             };
+            let of_http = self.statements.defined(FilePart::Http);
+            if self.part == FilePart::Stream && of_http.is_some_and(|http| http.takes(&native)) {
+                native.push_str(STREAM_SUFFIX);
+            }
             names.insert(name, native);
             true
         });
@@ -138,7 +146,7 @@ impl<'t> Converter<'_, 't> {
         (scheme, address): (UpstreamScheme, &str),
         pass: StatementId,
         scope: &super::scope::InheritanceScope<'_, 't>,
-    ) -> Result<String, String> {
+    ) -> Result<NamedPool, String> {
         let name = bare(address).ok_or(GENERAL)?;
         let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
         let native = match self.set.get(name) {
@@ -146,7 +154,7 @@ impl<'t> Converter<'_, 't> {
                 let text = set.text.as_ref().map_err(Clone::clone)?;
                 text.strip_prefix("${").and_then(|text| text.strip_suffix('}'))
             }
-            None => self.statements.defined().and_then(|names| names.native(name)),
+            None => self.statements.defined(self.part).and_then(|names| names.native(name)),
         };
         let native = native.ok_or(GENERAL)?.to_owned();
         let settings = self.pass_settings(scheme, scope, self.statements.span(pass));
@@ -166,8 +174,8 @@ impl<'t> Converter<'_, 't> {
         native: &str,
         pass: StatementId,
         scope: &super::scope::InheritanceScope<'_, 't>,
-    ) -> Result<String, String> {
-        let values = match self.set.get(name) {
+    ) -> Result<NamedPool, String> {
+        let mut values = match self.set.get(name) {
             Some(set) => {
                 let mut values = BTreeSet::new();
                 for value in set.possible.as_ref().ok_or(GENERAL)? {
@@ -182,11 +190,11 @@ impl<'t> Converter<'_, 't> {
             }
             None => self.values_of(name).ok_or(GENERAL)?,
         };
+        let may_be_empty = values.remove("");
         let span = self.statements.span(pass);
         let mut lines = Vec::new();
         for value in &values {
             let refusal = match value.as_str() {
-                "" => Some("a value of the variable is empty: give it a `default`".to_owned()),
                 _ if value.contains('$') => {
                     Some(format!("`{value}` has variables: name an upstream instead"))
                 }
@@ -213,7 +221,8 @@ impl<'t> Converter<'_, 't> {
         let name = self.free_variable(format!("pool_of_{native}_{}", self.pool_maps));
         let map = NativeLine::new("map", span).value(&format!("${{{native}}}"));
         self.logs.directives.push(map.value(&format!("${name}")).block(lines));
-        Ok(format!("${name}"))
+        let may_be_empty = may_be_empty.then(|| format!("${{{native}}}"));
+        Ok(NamedPool { by: format!("${name}"), may_be_empty })
     }
 
     /// Returns the values that a definition gives, in nginx's form. Where one gives those of
@@ -247,9 +256,9 @@ impl<'t> Converter<'_, 't> {
 
     /// Returns the values that stand in a definition, and an empty one if it has no default.
     fn own_values(&self, name: &str) -> Option<BTreeSet<&'t str>> {
-        let http = self.statements.named(None, "http").first()?;
+        let block = self.statements.named(None, self.part.name()).first()?;
         let kinds = ["map", "geo", "split_clients"];
-        let mut all = kinds.iter().flat_map(|kind| self.statements.named(Some(*http), kind));
+        let mut all = kinds.iter().flat_map(|kind| self.statements.named(Some(*block), kind));
         let id = all.find(|id| bare(variable_word(self.statements, **id)) == Some(name))?;
         let directive = self.statements.get(*id).directive;
         let lines = &directive.block.as_ref()?.directives;

@@ -47,6 +47,7 @@ impl<N: Net> Connection<N> {
             resident,
             tls: None,
             may_part,
+            lacks_tls: false,
         };
         let timer = DeadlineTimer::default();
         let connection = Self { client: Transport::Plain(stream), timer, facts, waiting: None };

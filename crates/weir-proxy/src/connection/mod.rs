@@ -33,7 +33,7 @@ use weir_stats::metrics::{GivenUpIdle, Yield};
 use crate::connection::client_connection::Connection;
 use crate::connection::http1_client::Http1Client;
 use crate::connection::lingering::Lingering;
-use crate::connection::opening::{Spoken, open};
+use crate::connection::opening::{NewClient, Spoken, open};
 use crate::connection::tcp_client::TcpClient;
 use crate::exchange;
 use crate::exchange::outcome::Next;
@@ -175,9 +175,13 @@ async fn begin<N: Net>(
         Connection::of_moved(stream, *moved, resident, number)
     } else {
         let opened = open(worker, &place, stream, peer, resident).await?;
-        let (mut connection, spoken) = opened;
+        let NewClient { mut connection, spoken, text } = opened;
         match spoken {
-            Spoken::Http1 => (connection, None),
+            Spoken::Http1 => {
+                let first_byte = connection.facts.since;
+                let begun = text.map(|bytes| Begun { bytes, first_byte, waiting: None });
+                (connection, begun.map(Box::new))
+            }
             Spoken::Http2 | Spoken::Either => {
                 return Some((connection, place, Hot::Http2(spoken)));
             }

@@ -5,8 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustls::{ServerConfig, ServerConnection};
-use tokio_rustls::server::TlsStream;
+use rustls::ServerConnection;
 use weir_config::model::{Http2Mode, Protocol};
 use weir_stats::Micros;
 use weir_stats::metrics::{Handshake, ProxyHeaderRefusal, Yield};
@@ -14,7 +13,7 @@ use weir_stats::metrics::{Handshake, ProxyHeaderRefusal, Yield};
 use crate::connection::client_connection::Connection;
 use crate::exchange::client_side::ConnectionFacts;
 use crate::limits::LARGE_BUFFER;
-use crate::net::tls::{NoClient, TlsFacts};
+use crate::net::tls::{NoClient, TlsFacts, TlsStart};
 use crate::net::transport::Transport;
 use crate::net::{Net, PeerAddress, Socket, canonical, proxy_header, tls};
 use crate::snapshot::CompiledListener;
@@ -39,6 +38,8 @@ impl Spoken {
     fn of<N: Net>(listener: &CompiledListener, client: &Transport<N::Stream>) -> Self {
         match (listener.protocol, listener.http2.mode) {
             (Protocol::Tcp, _) => Self::Tcp,
+            // Whatever the listener speaks over TLS, this client began with text.
+            _ if listener.tls.is_some() && matches!(client, Transport::Plain(_)) => Self::Http1,
             // A compiled listener has no `Auto`.
             (Protocol::Http, Http2Mode::Off | Http2Mode::Auto) => Self::Http1,
             (Protocol::Http, Http2Mode::Only) => Self::Http2,
@@ -53,15 +54,23 @@ impl Spoken {
     }
 }
 
+/// A connection whose first request may come.
+pub(super) struct NewClient<N: Net> {
+    pub(super) connection: Connection<N>,
+    pub(super) spoken: Spoken,
+    /// The beginning of a request of a client that should have begun TLS.
+    pub(super) text: Option<Vec<u8>>,
+}
+
 /// Reads the PROXY header if the peer sends one, and completes the TLS handshake if the listener
-/// uses TLS. Returns the protocol of the connection too.
+/// uses TLS.
 pub(super) async fn open<N: Net>(
     worker: &Rc<Worker<N>>,
     place: &Kept,
     mut stream: N::Stream,
     peer: PeerAddress,
     resident: ResidentKey,
-) -> Option<(Connection<N>, Spoken)> {
+) -> Option<NewClient<N>> {
     let began = Instant::now();
     let between = |since| worker.residents.set_between(resident, since);
     let (mut peer, mut timer) = (peer.socket(), DeadlineTimer::default());
@@ -85,21 +94,22 @@ pub(super) async fn open<N: Net>(
         between(None);
         admit_proxied(worker, &listener, (place, resident), peer.map(|peer| peer.ip()))?;
     }
-    let client = match &listener.tls {
-        None => Transport::Plain(stream),
-        Some(tls) => {
-            if !may_shake_hands(worker, &listener, peer.map(|peer| peer.ip()), began) {
-                return None;
-            }
-            between(Some(began));
-            let Some(stream) = shake_hands(worker, &tls.config, stream, &mut timer, deadline).await
-            else {
-                counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
-                return None;
-            };
-            between(None);
-            Transport::Server(Box::new(stream))
+    let mut text = None;
+    let client = if listener.tls.is_none() {
+        Transport::Plain(stream)
+    } else {
+        if !may_shake_hands(worker, &listener, peer.map(|peer| peer.ip()), began) {
+            return None;
         }
+        between(Some(began));
+        let begun = shake_hands(worker, &listener, stream, &mut timer, deadline).await;
+        if !matches!(begun, Some(TlsStart::Tls(_))) {
+            counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
+        }
+        between(None);
+        let (client, bytes) = begun?.into_transport();
+        text = bytes;
+        client
     };
     let since = Instant::now();
     let agreed = match &client {
@@ -115,11 +125,21 @@ pub(super) async fn open<N: Net>(
         }
         Transport::Plain(_) | Transport::Client(_) => None,
     };
-    let number = worker.process.next_connection();
     let begun = ConnectionFacts::begun(peer, began, resident, agreed);
-    let facts = ConnectionFacts { since, number, ..begun };
+    let number = worker.process.next_connection();
+    let facts = ConnectionFacts { since, number, ..begun }.without_tls(text.is_some());
     let spoken = Spoken::of::<N>(&listener, &client);
-    Some((Connection { client, timer, facts, waiting: None }, spoken))
+    Some(NewClient { connection: Connection { client, timer, facts, waiting: None }, spoken, text })
+}
+
+impl<S> TlsStart<S> {
+    /// The connection, and the beginning of a request without TLS.
+    fn into_transport(self) -> (Transport<S>, Option<Vec<u8>>) {
+        match self {
+            Self::Tls(stream) => (Transport::Server(stream), None),
+            Self::Text(stream, bytes) => (Transport::Plain(stream), Some(bytes)),
+        }
+    }
 }
 
 /// Returns what a handshake agreed on. A session that was resumed from one of another listener, or
@@ -144,19 +164,30 @@ fn agreed_facts<N: Net>(
     })
 }
 
-/// Completes a TLS handshake; `None` if it fails or takes too long.
+/// Completes a TLS handshake; `None` if it fails or takes too long. A client that sends a request
+/// instead is told so, unless the listener's clients need not speak HTTP.
 async fn shake_hands<N: Net>(
     worker: &Worker<N>,
-    config: &Arc<ServerConfig>,
+    listener: &CompiledListener,
     stream: N::Stream,
     timer: &mut DeadlineTimer,
     deadline: Instant,
-) -> Option<TlsStream<N::Stream>> {
-    let handshake = Box::pin(tls::accept(config, stream));
+) -> Option<TlsStart<N::Stream>> {
+    let config = &listener.tls.as_ref()?.config;
+    let text_is_served = listener.protocol == Protocol::Http;
+    let handshake = Box::pin(async move {
+        if text_is_served {
+            tls::accept_or_text(config, stream).await
+        } else {
+            tls::accept(config, stream).await.map(|tls| TlsStart::Tls(Box::new(tls)))
+        }
+    });
     let handshake = worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
-    let mut stream = before(timer, deadline, handshake).await.ok()?.ok()?;
-    stream.get_mut().1.set_buffer_limit(Some(LARGE_BUFFER));
-    Some(stream)
+    let mut begun = before(timer, deadline, handshake).await.ok()?.ok()?;
+    if let TlsStart::Tls(stream) = &mut begun {
+        stream.get_mut().1.set_buffer_limit(Some(LARGE_BUFFER));
+    }
+    Some(begun)
 }
 
 /// Reads the PROXY header; returns the address of the client that it tells.

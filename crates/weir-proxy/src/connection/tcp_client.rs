@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-use weir_stats::{Cause, TCP};
+use weir_stats::{Cause, Preread, TCP};
 use weir_wire::{Framing, RequestHead, Span, Version};
 
 use crate::connection::client_connection::Connection;
@@ -34,6 +34,10 @@ pub(crate) struct TcpClient<'a, N: Net> {
     early: Vec<u8>,
     /// The name that the client asks for in its TLS handshake, if routes depend on it.
     name: Vec<u8>,
+    /// The application protocols that it offers there, separated by commas, and the highest version
+    /// of TLS.
+    alpn_protocols: Vec<u8>,
+    tls_version: &'static str,
     /// The timer of the looks at a client that has ended its side and waits.
     look: DeadlineTimer,
 }
@@ -41,12 +45,19 @@ pub(crate) struct TcpClient<'a, N: Net> {
 impl<'a, N: Net> TcpClient<'a, N> {
     pub(crate) fn new(connection: &'a mut Connection<N>) -> Self {
         let look = DeadlineTimer::default();
-        Self { connection, early: Vec::new(), name: Vec::new(), look }
+        Self {
+            connection,
+            early: Vec::new(),
+            name: Vec::new(),
+            alpn_protocols: Vec::new(),
+            tls_version: "",
+            look,
+        }
     }
 
-    /// Finds the name that the client asks for. A client that sends no `ClientHello` in time is
-    /// taken for one that asks for none.
-    async fn read_name(
+    /// Finds what the client asks for in its TLS handshake. A client that sends no `ClientHello` in time is
+    /// taken for one that asks for nothing.
+    async fn read_hello(
         &mut self,
         scope: Scope<'_, N>,
         session: SessionKey,
@@ -63,11 +74,13 @@ impl<'a, N: Net> TcpClient<'a, N> {
         let deadline = since + scope.listener.timeouts.handshake;
         let holds = |bytes| scope.holds(session, bytes);
         match before(timer, deadline, read_beginning(client, &mut self.early, holds)).await {
-            Ok(Ok(Beginning::Name(name))) => {
-                self.name = name.into_bytes();
+            Ok(Ok(Beginning::Hello(hello))) => {
+                self.name = hello.name.into_bytes();
+                self.alpn_protocols = hello.alpn_protocols;
+                self.tls_version = hello.protocol;
                 Ok(())
             }
-            Ok(Ok(Beginning::Nameless)) | Err(Elapsed) => Ok(()),
+            Ok(Ok(Beginning::Other)) | Err(Elapsed) => Ok(()),
             Ok(Ok(Beginning::Excessive)) => Err(Cause::BadRequest.into()),
             Ok(Ok(Beginning::Empty) | Err(_)) => Err(Ended::Broken(Cause::ClientGone)),
         }
@@ -93,7 +106,10 @@ impl<N: Net> ClientSide for TcpClient<'_, N> {
     }
 
     fn held(&self) -> usize {
-        self.early.capacity() + self.name.capacity() + self.connection.client.held()
+        self.early.capacity()
+            + self.name.capacity()
+            + self.alpn_protocols.capacity()
+            + self.connection.client.held()
     }
 
     /// A connection has no head, but may have a name, which takes the place of the host.
@@ -102,7 +118,7 @@ impl<N: Net> ClientSide for TcpClient<'_, N> {
         if scope.listener.server_names == ServerNames::Unread {
             return Ok(());
         }
-        client.read_name(*scope, *session, arrival.first_byte).await?;
+        client.read_hello(*scope, *session, arrival.first_byte).await?;
         heads.request.host = Span { start: 0, end: client.name.len() as u32 };
         arrival.head_end = Instant::now();
         exchange.holds(0);
@@ -162,6 +178,10 @@ impl<N: Net> ClientSide for TcpClient<'_, N> {
 
     fn alpn(&self) -> Option<&[u8]> {
         self.connection.client.alpn()
+    }
+
+    fn preread(&self) -> Preread<'_> {
+        Preread { protocol: self.tls_version, alpn_protocols: &self.alpn_protocols }
     }
 
     fn local_address(&self, net: &N) -> Option<SocketAddr> {

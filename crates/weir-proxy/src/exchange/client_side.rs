@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_stats::{Cause, Micros};
+use weir_stats::{Cause, Micros, Preread};
 use weir_wire::{Framing, RequestHead, ResponseHead, Version};
 
 use crate::exchange::body_stream::BodyStream;
@@ -107,6 +107,11 @@ pub(crate) trait ClientSide: Sized {
         None
     }
 
+    /// The first message of a client whose TLS is passed on.
+    fn preread(&self) -> Preread<'_> {
+        Preread::default()
+    }
+
     /// The local address of the client's connection.
     fn local_address(&self, _net: &Self::Net) -> Option<SocketAddr> {
         None
@@ -182,6 +187,8 @@ pub(crate) struct ConnectionFacts {
     /// Set if another process can continue the connection: not inside TLS, and not after it was
     /// offered to another process that did not take it.
     pub(crate) may_part: bool,
+    /// Set if the listener has TLS, and the client began with a request instead: it gets an error.
+    pub(crate) lacks_tls: bool,
 }
 
 impl ConnectionFacts {
@@ -194,7 +201,23 @@ impl ConnectionFacts {
     ) -> Self {
         let may_part = tls.is_none();
         let (since, taken) = (began, began);
-        Self { peer, since, began, taken, number: 0, served: 0, resident, tls, may_part }
+        Self {
+            peer,
+            since,
+            began,
+            taken,
+            number: 0,
+            served: 0,
+            resident,
+            tls,
+            may_part,
+            lacks_tls: false,
+        }
+    }
+
+    /// Notes whether the client began with a request where TLS is expected.
+    pub(crate) fn without_tls(self, lacks_tls: bool) -> Self {
+        Self { lacks_tls, may_part: self.may_part && !lacks_tls, ..self }
     }
 
     /// The client's address, before any trusted hop is followed.
@@ -216,7 +239,8 @@ impl ConnectionFacts {
     /// Tells whether the listener's limits permit another request after one that is answered at
     /// `now`.
     pub(crate) fn may_stay<N: Net>(&self, scope: Scope<'_, N>, now: Instant) -> bool {
-        if self.served >= scope.listener.limits.requests || scope.is_last() {
+        let is_last = self.served >= scope.listener.limits.requests || scope.is_last();
+        if is_last || self.lacks_tls {
             return false;
         }
         let too_old = scope.listener.timeouts.age.is_some_and(|age| now >= self.taken + age);

@@ -65,7 +65,7 @@ pub(crate) async fn lead<C: ClientSide>(
     refusal: Refusal,
 ) -> Result<Next, Ended> {
     let kept = Err(Ended::Refused(refusal));
-    let Some(target) = target_for(exchange, refusal.status) else { return kept };
+    let Some(target) = target_for(exchange, refusal.page_status()) else { return kept };
     if matches!(refusal.cause, Cause::Memory | Cause::ConnectionCap | Cause::Shutdown) {
         // It gets a response only if that needs nothing.
         return kept;
@@ -151,7 +151,7 @@ pub(crate) fn keep_body<C: ClientSide>(
     ended: Ended,
 ) {
     let Ended::Refused(refusal) = ended else { return };
-    let target = target_for(exchange, refusal.status).map(|target| &target.to);
+    let target = target_for(exchange, refusal.page_status()).map(|target| &target.to);
     if let Some(CompiledErrorDestination::Internal(to)) = target {
         keep_body_for(exchange, upload, to);
     }

@@ -20,7 +20,7 @@ use weir_wire::RequestHead;
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::error_page;
 use crate::exchange::facts::ExchangeOutcome;
-use crate::exchange::internal_redirect::{follow, redirect};
+use crate::exchange::internal_redirect::{follow, lead_to_path, redirect};
 use crate::exchange::local_reply::{ResponsePiece, Taking, send, send_piece, write_paced};
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::record;
@@ -32,11 +32,11 @@ use crate::http::internal::InternalRedirects;
 use crate::http::local_reply::Reply;
 use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::request_view::RequestView;
-use crate::http::rewrites::append_part;
+use crate::http::rewrites::{Rewrites, append_part};
 use crate::limiting::bandwidth::{Throttle, Toward};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::net::Net;
-use crate::routing::route::CompiledRoute;
+use crate::routing::route::{CompiledRoute, FileOptions};
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::turns::ByteTurn;
@@ -59,13 +59,11 @@ pub(crate) async fn serve<C: ClientSide>(
     let below = options.and_then(|options| options.below.as_ref());
     let below = below.map(|below| record::with_entry(exchange, |entry| below.path(entry)));
     let below = below.map(|path| path.map(|path| Arc::new(root.below(&path))));
-    let root = match &below {
-        Some(below) => below.as_ref(),
-        None => Some(root),
-    };
+    let root = below.as_ref().map_or(Some(root), Option::as_ref);
     let files = scope.listener.router.files().get(number);
     let stripped = files.map(StrippedPrefix::of).unwrap_or_default();
     let candidates = files.map_or(&[][..], |files| &files.candidates);
+    let candidates = &*with_paths(exchange, candidates, options);
     let form = PathForm::of(&scope.listener.path);
     if asks
         && found.is_none()
@@ -85,6 +83,12 @@ pub(crate) async fn serve<C: ClientSide>(
         && test(root, target, candidates).await.map_err(|_| Ended::from(Cause::Internal))?
     {
         return Err(follow(exchange, to));
+    }
+    let index = root.zip(files.filter(|files| asks && files.index_internal));
+    if let Some((root, files)) = index
+        && let Some(path) = Box::pin(index_path(root, target, files, candidates)).await?
+    {
+        return Err(lead_to_path(exchange, path));
     }
     let answer = match root {
         Some(root) if found.is_none() && candidates.is_empty() => find(root, &view, target).await,
@@ -249,6 +253,65 @@ impl<'a> FileTarget<'a> {
             Some(path) => Self { path, whole: target, ..self },
         }
     }
+}
+
+/// The candidates of a request, those with variables as paths. One that would be ambiguous, or is
+/// too long, is left out.
+fn with_paths<'f, C: ClientSide>(
+    exchange: &Exchange<'_, C>,
+    candidates: &'f [FileCandidate],
+    options: Option<&FileOptions>,
+) -> Cow<'f, [FileCandidate]> {
+    let texts = options.map_or(&[][..], |options| &options.texts);
+    if texts.is_empty() {
+        return Cow::Borrowed(candidates);
+    }
+    let path_of = |(candidate, text): (&FileCandidate, &Option<Rewrites>)| {
+        let Some(rewrites) = text else { return Some(candidate.clone()) };
+        let mut path = Vec::new();
+        rewritten(exchange, rewrites, &mut path).ok()?;
+        candidate.with_rewritten(&path)
+    };
+    candidates.iter().zip(texts).filter_map(path_of).collect()
+}
+
+/// The path of the index file that a request for a directory is to be served again with. The
+/// candidates before the directory count as ever.
+async fn index_path(
+    root: &Arc<Root>,
+    target: FileTarget<'_>,
+    files: &Files,
+    candidates: &[FileCandidate],
+) -> Result<Option<Vec<u8>>, Ended> {
+    if !target.path.ends_with(b"/") {
+        return Ok(None);
+    }
+    let missing = |_| Ended::from(Cause::Internal);
+    let Some(before) = candidates_before_index(candidates) else { return Ok(None) };
+    if !before.is_empty() && test(root, target, before).await.map_err(missing)? {
+        return Ok(None);
+    }
+    for candidate in index_candidates(files) {
+        if test(root, target, std::slice::from_ref(&candidate)).await.map_err(missing)? {
+            return Ok(candidate.path(target.path));
+        }
+    }
+    Ok(None)
+}
+
+/// The candidates that are looked for before the directory of a request; `None` if that is not
+/// looked for.
+pub(super) fn candidates_before_index(candidates: &[FileCandidate]) -> Option<&[FileCandidate]> {
+    if candidates.is_empty() {
+        return Some(candidates);
+    }
+    let is_directory = |one: &FileCandidate| one.directory && one.of_request;
+    candidates.get(..candidates.iter().position(is_directory)?)
+}
+
+/// The index files of a request's directory.
+pub(super) fn index_candidates(files: &Files) -> impl Iterator<Item = FileCandidate> {
+    files.index.iter().map(|name| FileCandidate::in_directory(name))
 }
 
 /// Returns true if one of the candidates is there or, without candidates, whatever has this path.

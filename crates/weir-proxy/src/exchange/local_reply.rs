@@ -127,7 +127,7 @@ pub(crate) async fn refuse<C: ClientSide>(
 /// The reply to a refused request; if the pool's queue was the cause, its settings apply.
 fn refusal_reply<'a, C: ClientSide>(exchange: &Exchange<'a, C>, refusal: Refusal) -> Reply<'a> {
     let Exchange { arrival, placement, .. } = exchange;
-    let reply = Reply::of(refusal.status);
+    let reply = Reply::of(refusal.status).with_page_of(refusal.page_status());
     let limited = arrival.told.as_ref().and_then(|told| told.retry_after_seconds);
     let reply = limited.map_or(reply, |seconds| reply.with_retry_after(seconds));
     let queue = match refusal.cause {
@@ -265,6 +265,7 @@ fn write_reply<C: ClientSide>(
             },
             cause_header,
             limits,
+            challenges: heads.internal.challenges(),
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             date: &date,
         };

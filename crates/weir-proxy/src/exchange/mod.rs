@@ -239,7 +239,7 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
         };
         let answered = match answered {
             Err(Ended::Refused(refusal))
-                if error_page::target_for(exchange, refusal.status).is_some() =>
+                if error_page::target_for(exchange, refusal.page_status()).is_some() =>
             {
                 Box::pin(error_page::lead(exchange, refusal)).await
             }
@@ -360,8 +360,13 @@ fn permitted_route<'a, C: ClientSide>(
 ) -> Result<&'a CompiledRoute, Ended> {
     let router = &exchange.scope.listener.router;
     let fill = |text: &Template, out: &mut Vec<u8>| record::fill(exchange, text, None, out);
-    let route = router.route(&exchange.request_view(), &fill).ok_or(Cause::NoRoute)?;
-    exchange.route = Some(route);
+    let route = router.route(&exchange.request_view(), &fill);
+    exchange.route = route.or(exchange.route);
+    // A page for it may be served without TLS, everything else may not.
+    if exchange.client.facts().lacks_tls && !exchange.heads.internal.is_any() {
+        return Err(Cause::PlainHttp.into());
+    }
+    let route = route.ok_or(Cause::NoRoute)?;
     check_body(exchange, route)?;
     if !allowed(&route.access, exchange.arrival.client) {
         return Err(Cause::Denied.into());

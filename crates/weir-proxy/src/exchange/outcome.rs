@@ -2,6 +2,8 @@
 
 use weir_stats::Cause;
 
+use crate::http::local_reply::PLAIN_HTTP;
+
 /// The fate of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -24,6 +26,13 @@ pub(crate) enum Next {
 pub(crate) struct Refusal {
     pub(crate) cause: Cause,
     pub(crate) status: u16,
+}
+
+impl Refusal {
+    /// The status whose pages it has: nginx's own for requests that came without TLS.
+    pub(crate) fn page_status(self) -> u16 {
+        if self.cause == Cause::PlainHttp { PLAIN_HTTP } else { self.status }
+    }
 }
 
 impl From<Cause> for Refusal {

@@ -265,8 +265,23 @@ fn intercept<C: ClientSide>(
     if let Interception::Rule(to) = why {
         return discard_for(exchange, pool, attempt, to);
     }
+    keep_challenges(exchange, &attempt.raw);
     let upload = discard(exchange, pool, attempt, Trouble::Status(status));
     Ended::Refused(refusal).leave_body(exchange, upload)
+}
+
+/// Keeps what a discarded response with 401, whose head is at the beginning of `raw`, tells about
+/// the credentials that it wants: whatever page the client gets, it would not know otherwise.
+fn keep_challenges<C: ClientSide>(exchange: &mut Exchange<'_, C>, raw: &[u8]) {
+    let Heads { response, internal, .. } = &mut *exchange.heads;
+    if response.status != 401 {
+        return;
+    }
+    for header in &response.headers {
+        if header.name.of(raw).eq_ignore_ascii_case(b"www-authenticate") {
+            internal.keep_challenge(header.value.of(raw));
+        }
+    }
 }
 
 /// Discards a response for another target by the rules of the route.

@@ -153,6 +153,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         reasons: None,
         request_id: arrival.request_id.as_bytes(),
         tls: tls_facts(client),
+        preread: client.preread(),
         concurrency,
         worker: scope.worker.number,
         connection: client.facts().number.into(),

@@ -326,6 +326,7 @@ fn write_head<C: ClientSide>(
             request_id: id_header.map(|header| (header, arrival.request_id.as_bytes())),
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             limits: arrival.told.as_ref().map_or(&[], |told| &told.headers),
+            challenges: heads.internal.challenges(),
             date: &date,
             framing: form.framing,
             connection: form.connection,

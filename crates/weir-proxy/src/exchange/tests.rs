@@ -291,6 +291,7 @@ async fn serve(net: MemoryNet, route: &str, request: [&'static str; 3]) -> Deliv
         resident: worker.residents.enter(None, &gate),
         tls: None,
         may_part: false,
+        lacks_tls: false,
     };
     let (seat, deadline) = (worker.seat(&gate).unwrap(), Cell::new(None));
     let parts = ScopeParts::new(&worker, &seat, &deadline, &facts).unwrap();

@@ -6,6 +6,7 @@
 
 use std::sync::{LazyLock, OnceLock};
 
+use memchr::memchr;
 use smallvec::SmallVec;
 use weir_config::model::{HeaderEdit, forbidden_edit};
 use weir_config::pattern::{PATH_GROUPS, RegexGroups, TextPattern};
@@ -89,11 +90,15 @@ enum ReplacedValue {
 }
 
 /// The part of a value that a replacement looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum ReplacedPart {
     Whole,
     /// Each item of a list with commas.
     Item,
+    /// The values of this attribute, which stand behind the first semicolon.
+    Attribute(Box<[u8]>),
+    /// This text at its beginning.
+    Beginning(Template),
 }
 
 #[derive(Clone, Debug)]
@@ -165,6 +170,15 @@ impl Edits {
                 HeaderEdit::ReplaceItem(_, pattern, value) => {
                     let part = ReplacedPart::Item;
                     replacements.push(Replacement::new(name, part, pattern, value, empty));
+                }
+                HeaderEdit::ReplaceAttribute(_, attribute, pattern, value) => {
+                    let part = ReplacedPart::Attribute(attribute.as_bytes().into());
+                    replacements.push(Replacement::new(name, part, pattern, value, empty));
+                }
+                HeaderEdit::ReplacePrefix(_, from, value) => {
+                    let part = ReplacedPart::Beginning(from.clone());
+                    let every = "*".parse()?;
+                    replacements.push(Replacement::new(name, part, &every, value, empty));
                 }
                 HeaderEdit::RemoveMatching(names) => {
                     lines.retain(|line| !matches_name(names, line.name.as_bytes()));
@@ -340,7 +354,7 @@ impl Edits {
     }
 
     fn templates(&self) -> impl Iterator<Item = &Template> {
-        let replacements = self.replacements.iter().map(|one| &one.value);
+        let replacements = self.replacements.iter().flat_map(Replacement::texts);
         let conditional = self.conditional.iter().flat_map(|conditional| &conditional.edits);
         let conditional = conditional
             .filter(|(_, edit)| is_replacement(edit))
@@ -432,13 +446,84 @@ impl Replacement {
         entry: Option<&Entry<'_>>,
         most: usize,
     ) -> Option<ReplacedValue> {
-        let mut text = Vec::new();
-        if self.part == ReplacedPart::Whole {
-            let groups = self.pattern.captures(current)?;
-            self.append_value(&groups, entry, &mut text);
-            let is_short = text.len() <= most;
-            return Some(if is_short { ReplacedValue::Text(text) } else { ReplacedValue::TooLong });
+        let text = match &self.part {
+            ReplacedPart::Whole => {
+                let groups = self.pattern.captures(current)?;
+                let mut text = Vec::new();
+                self.append_value(&groups, entry, &mut text);
+                text
+            }
+            ReplacedPart::Item => return self.with_items(current, entry, most),
+            ReplacedPart::Attribute(name) => self.with_attribute(name, current, entry)?,
+            ReplacedPart::Beginning(from) => self.with_beginning(from, current, entry)?,
+        };
+        let is_short = text.len() <= most;
+        Some(if is_short { ReplacedValue::Text(text) } else { ReplacedValue::TooLong })
+    }
+
+    /// The line with another beginning, if it has this one, which is not empty.
+    fn with_beginning(
+        &self,
+        from: &Template,
+        current: &[u8],
+        entry: Option<&Entry<'_>>,
+    ) -> Option<Vec<u8>> {
+        let mut beginning = Vec::new();
+        match (from.constant(), entry) {
+            (Some(text), _) => beginning.extend_from_slice(text),
+            (None, Some(entry)) => from.append(entry, Escape::Header, &mut beginning),
+            (None, None) => debug_assert!(false, "variables without an entry"),
         }
+        let rest = current.strip_prefix(beginning.as_slice()).filter(|_| !beginning.is_empty())?;
+        let mut text = Vec::new();
+        match (self.value.constant(), entry) {
+            (Some(to), _) => text.extend_from_slice(to),
+            (None, Some(entry)) => self.value.append(entry, Escape::Header, &mut text),
+            (None, None) => debug_assert!(false, "variables without an entry"),
+        }
+        text.extend_from_slice(rest);
+        Some(text)
+    }
+
+    /// The line with other values of an attribute, if one gets another one. There are no more than
+    /// the line has semicolons, and a line has a bound.
+    fn with_attribute(
+        &self,
+        wanted: &[u8],
+        current: &[u8],
+        entry: Option<&Entry<'_>>,
+    ) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        let mut found = false;
+        for (number, part) in current.split(|byte| *byte == b';').enumerate() {
+            if number > 0 {
+                text.push(b';');
+            }
+            let equals = memchr(b'=', part).filter(|_| number > 0);
+            let (name, value) = part.split_at(equals.map_or(part.len(), |at| at + 1));
+            let own_name = name.strip_suffix(b"=").unwrap_or(name).trim_ascii();
+            let is_it = equals.is_some() && own_name.eq_ignore_ascii_case(wanted);
+            let groups = is_it.then(|| self.pattern.captures(value.trim_ascii())).flatten();
+            match groups.filter(|_| text.len() <= EDITED_HEAD_BYTES) {
+                None => text.extend_from_slice(part),
+                Some(groups) => {
+                    found = true;
+                    text.extend_from_slice(name);
+                    self.append_value(&groups, entry, &mut text);
+                }
+            }
+        }
+        found.then_some(text)
+    }
+
+    /// The line with other items, if one gets another value.
+    fn with_items(
+        &self,
+        current: &[u8],
+        entry: Option<&Entry<'_>>,
+        most: usize,
+    ) -> Option<ReplacedValue> {
+        let mut text = Vec::new();
         let mut found = false;
         for (number, part) in list_parts(current).enumerate() {
             if number > 0 {
@@ -458,6 +543,15 @@ impl Replacement {
             }
         }
         found.then_some(ReplacedValue::Text(text))
+    }
+
+    /// Its texts: the new value, and the beginning that it looks for.
+    fn texts(&self) -> impl Iterator<Item = &Template> {
+        let from = match &self.part {
+            ReplacedPart::Beginning(from) => Some(from),
+            _ => None,
+        };
+        std::iter::once(&self.value).chain(from)
     }
 
     fn append_value(&self, groups: &RegexGroups<'_>, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
@@ -553,7 +647,13 @@ fn list_parts(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn is_replacement(edit: &HeaderEdit) -> bool {
-    matches!(edit.plain(), HeaderEdit::Replace(..) | HeaderEdit::ReplaceItem(..))
+    matches!(
+        edit.plain(),
+        HeaderEdit::Replace(..)
+            | HeaderEdit::ReplaceItem(..)
+            | HeaderEdit::ReplaceAttribute(..)
+            | HeaderEdit::ReplacePrefix(..)
+    )
 }
 
 fn length_bit(name: &[u8]) -> u64 {
@@ -574,7 +674,10 @@ fn check_edit(direction: EditedMessage, edit: &HeaderEdit, name: &str) -> Result
         return Err(format!("header `{name}` {reason}"));
     }
     match edit.plain() {
-        HeaderEdit::Add(..) | HeaderEdit::Replace(..) | HeaderEdit::ReplaceItem(..)
+        HeaderEdit::Add(..)
+        | HeaderEdit::Replace(..)
+        | HeaderEdit::ReplaceItem(..)
+        | HeaderEdit::ReplaceAttribute(..)
             if is_request_host(direction, name) =>
         {
             Err(format!("header `{name}`: a request has only one; use `set`"))
@@ -760,25 +863,75 @@ mod tests {
         check(r#""x,a,\",a,y", a"#, Some(r#""x,a,\",a,y",b"#));
     }
 
+    #[test]
+    fn values_of_an_attribute_are_replaced_behind_the_first_semicolon() {
+        let edit = HeaderEdit::ReplaceAttribute(
+            "Set-Cookie".into(),
+            "Domain".into(),
+            "~*^\\.?(app)\\.".parse().unwrap(),
+            Template::parse("$1.shop").unwrap(),
+        );
+        let edits = Edits::compile(EditedMessage::Response, [&edit]).unwrap();
+        let request = SampleRequest::new("GET / HTTP/1.1\r\nHost: shop\r\n\r\n");
+        let view = request.view();
+        let check = |value: &str, expected: Option<&str>| {
+            let mut out = Vec::new();
+            let entry = request.entry(&view, &());
+            let done = edits.replace(b"set-cookie", value.as_bytes(), Some(&entry), &mut out);
+            let expected = expected.map(|value| format!("set-cookie: {value}\r\n"));
+            assert_eq!(done.then(|| String::from_utf8(out).unwrap()), expected, "{value}");
+        };
+        check("a=b; domain = app.test ; Path=/", Some("a=b; domain =app.shop; Path=/"));
+        check("a=1;DOMAIN=.App.x;domain=app.y", Some("a=1;DOMAIN=App.shop;domain=app.shop"));
+        for same in ["domain=app.x", "a; Domain; Path=app.x", "a; Domain=x", "", ";;=", "a;domain"]
+        {
+            check(same, None);
+        }
+    }
+
+    #[test]
+    fn a_beginning_with_variables_is_replaced() {
+        let text = |text: &str| Template::parse(text).unwrap();
+        let edit = |from: &str, to: &str| {
+            let edit = HeaderEdit::ReplacePrefix("Location".into(), text(from), text(to));
+            Edits::compile(EditedMessage::Response, [&edit]).unwrap()
+        };
+        let request = SampleRequest::new("GET / HTTP/1.1\r\nHost: shop\r\n\r\n");
+        let view = request.view();
+        let check = |edits: &Edits, value: &str, expected: Option<&str>| {
+            let mut out = Vec::new();
+            let entry = request.entry(&view, &());
+            let done = edits.replace(b"location", value.as_bytes(), Some(&entry), &mut out);
+            let expected = expected.map(|value| format!("location: {value}\r\n"));
+            assert_eq!(done.then(|| String::from_utf8(out).unwrap()), expected, "{value}");
+        };
+        let by_host = edit("http://$host/", "/");
+        assert!(by_host.has_variables());
+        check(&by_host, "http://shop/x?http://shop/", Some("/x?http://shop/"));
+        check(&by_host, "http://shop.test/x", None);
+        check(&edit("http://", "https://$host."), "http://x", Some("https://shop.x"));
+        check(&edit("$http_x_none", "x"), "http://x", None);
+    }
+
     /// A replaced value with a variable in each of many items, or of many lines, would be as long
     /// as their product.
     #[test]
     fn replaced_values_do_not_lengthen_a_head_without_bound() {
-        let edit = |item: bool| {
+        let edit = |part: &str| {
             let value = Template::parse("$http_x_big").unwrap();
             let (name, pattern) = ("X-List".into(), "~^a$".parse().unwrap());
-            if item {
-                HeaderEdit::ReplaceItem(name, pattern, value)
-            } else {
-                HeaderEdit::Replace(name, pattern, value)
+            match part {
+                "item" => HeaderEdit::ReplaceItem(name, pattern, value),
+                "attribute" => HeaderEdit::ReplaceAttribute(name, "x".into(), pattern, value),
+                _ => HeaderEdit::Replace(name, pattern, value),
             }
         };
         let big = "b".repeat(16_000);
         let request =
             SampleRequest::new(&format!("GET / HTTP/1.1\r\nHost: a\r\nX-Big: {big}\r\n\r\n"));
         let view = request.view();
-        let write = |item: bool, values: &[&str]| {
-            let edits = Edits::compile(EditedMessage::Request, [&edit(item)]).unwrap();
+        let write = |part: &str, values: &[&str]| {
+            let edits = Edits::compile(EditedMessage::Request, [&edit(part)]).unwrap();
             let mut out = Vec::new();
             let entry = request.entry(&view, &());
             for value in values {
@@ -786,9 +939,10 @@ mod tests {
             }
             out.len()
         };
-        assert_eq!(write(true, &["a,c,a"]), "x-list: ,c,\r\n".len() + 2 * big.len());
-        assert_eq!(write(true, &["a,".repeat(4_000).as_str()]), 0);
-        let lines = write(false, &vec!["a"; 4_000]);
+        assert_eq!(write("item", &["a,c,a"]), "x-list: ,c,\r\n".len() + 2 * big.len());
+        assert_eq!(write("item", &["a,".repeat(4_000).as_str()]), 0);
+        assert_eq!(write("attribute", &[";x=a".repeat(4_000).as_str()]), 0);
+        let lines = write("whole", &vec!["a"; 4_000]);
         assert!(lines > 200_000 && lines <= EDITED_HEAD_BYTES + 20, "{lines}");
     }
 

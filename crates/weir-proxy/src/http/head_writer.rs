@@ -185,6 +185,8 @@ pub struct DownstreamHead<'a> {
     pub why: Option<(&'a str, &'a [u8])>,
     /// Header lines about limits.
     pub limits: &'a [(&'static str, String)],
+    /// Lines with `WWW-Authenticate` of a response that was discarded for this one.
+    pub challenges: &'a [u8],
     /// Returns the value of `Date` for a response that has none.
     pub date: &'a dyn Fn() -> [u8; 29],
     /// The framing of the body as it will be sent.
@@ -217,6 +219,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
             encode::header(out, name.as_bytes(), value.as_bytes());
         }
     }
+    write_challenges(input.edits, input.challenges, out);
     if let Some(expires) = &input.expires {
         expires.write(input.edits, out);
     }
@@ -233,6 +236,13 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
     write_connection(input.connection, bytes, &head.headers, out);
     out.extend_from_slice(encode::HEAD_END);
+}
+
+/// Writes the lines with `WWW-Authenticate` of a response that was discarded.
+pub(crate) fn write_challenges(edits: &Edits, lines: &[u8], out: &mut Vec<u8>) {
+    if !lines.is_empty() && !edits.drops(b"www-authenticate") {
+        out.extend_from_slice(lines);
+    }
 }
 
 /// The meaning of the received lines.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use weir_stats::Cause;
+use weir_wire::encode;
 
 use crate::limits::{MOST_INTERNAL_REDIRECTS, MOST_REWRITE_STEPS};
 
@@ -20,6 +21,8 @@ pub(crate) struct InternalRedirects {
     name: Option<Arc<str>>,
     /// The error that led to one of the redirects.
     error: Option<Box<ErrorRedirect>>,
+    /// The `WWW-Authenticate` lines of an endpoint's response with 401 that led there.
+    challenges: Vec<u8>,
 }
 
 /// An error that led a request to another target, and what it means for the next routes.
@@ -59,7 +62,18 @@ impl InternalRedirects {
             self.target.clear();
             self.name = None;
             self.error = None;
+            self.challenges.clear();
         }
+    }
+
+    /// Keeps the value of a `WWW-Authenticate` line for the response.
+    pub(crate) fn keep_challenge(&mut self, value: &[u8]) {
+        encode::header(&mut self.challenges, b"WWW-Authenticate", value);
+    }
+
+    /// The kept lines.
+    pub(crate) fn challenges(&self) -> &[u8] {
+        &self.challenges
     }
 
     /// Returns true after a redirect or an error that led to another target.
@@ -134,7 +148,7 @@ impl InternalRedirects {
 
     /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
-        self.target.capacity()
+        self.target.capacity() + self.challenges.capacity()
     }
 
     /// The path and the query, if they are not the received ones.

@@ -12,9 +12,16 @@ use weir_wire::{encode, reason_phrase};
 
 use crate::http::edits::Edits;
 use crate::http::expires::ExpiresLines;
-use crate::http::head_writer::ConnectionLine;
+use crate::http::head_writer::{ConnectionLine, write_challenges};
 
 const HTML: &str = "text/html; charset=utf-8";
+
+/// nginx's own status for a request without TLS at an address with TLS. It names pages; clients get
+/// 400.
+pub(crate) const PLAIN_HTTP: u16 = 497;
+
+/// What the built-in page tells such a client, in nginx's words.
+const PLAIN_HTTP_REASON: &str = "The plain HTTP request was sent to HTTPS port";
 
 /// Configured pages for statuses that Weir answers itself, read when the configuration is loaded.
 #[derive(Clone, Debug, Default)]
@@ -145,6 +152,8 @@ pub enum BodyWanted {
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     status: u16,
+    /// The status whose page it has, unless that has none.
+    page: u16,
     /// The status that is sent instead.
     imposed: Option<u16>,
     body: Option<Body<'a>>,
@@ -161,6 +170,7 @@ impl<'a> Reply<'a> {
     pub fn of(status: u16) -> Self {
         Self {
             status,
+            page: status,
             imposed: None,
             body: None,
             headers: &[],
@@ -170,6 +180,12 @@ impl<'a> Reply<'a> {
             connection: ConnectionLine::None,
             body_wanted: BodyWanted::Yes,
         }
+    }
+
+    /// Sets the status whose page it has.
+    #[must_use]
+    pub fn with_page_of(self, page: u16) -> Self {
+        Self { page, ..self }
     }
 
     /// Sets a body.
@@ -266,6 +282,7 @@ impl<'a> Reply<'a> {
         for (name, value) in surroundings.limits {
             write_line(edits, name.as_bytes(), value.as_bytes(), out);
         }
+        write_challenges(edits, surroundings.challenges, out);
         if let Some((name, text)) = surroundings.why {
             write_line(edits, name.as_bytes(), text, out);
         }
@@ -305,14 +322,16 @@ impl<'a> Reply<'a> {
         if matches!(self.status, 100..200 | 204 | 304) {
             return None;
         }
-        Some(match (self.body, surroundings.pages.page(self.status)) {
+        let pages = surroundings.pages;
+        let page = pages.page(self.page).or_else(|| pages.page(self.status));
+        Some(match (self.body, page) {
             (Some(body), _) => body,
             (None, Some(Page { content_type, text: Some(text), .. })) => {
                 text.append(surroundings.entry, Escape::None, scratch);
                 Body::Given(content_type, scratch)
             }
             (None, Some(page)) => Body::Given(&page.content_type, &page.body),
-            (None, None) => Body::OwnPage(self.status),
+            (None, None) => Body::OwnPage { status: self.status, reason: page_reason(self.page) },
         })
     }
 }
@@ -351,6 +370,8 @@ pub struct ReplySurroundings<'a> {
     pub cause_header: Option<&'a str>,
     /// Header lines about limits.
     pub limits: &'a [(&'static str, String)],
+    /// Lines with `WWW-Authenticate` of a response that was discarded for this one.
+    pub challenges: &'a [u8],
     /// The name and value of the header that explains how the request was handled; `None` sends
     /// none.
     pub why: Option<(&'a str, &'a [u8])>,
@@ -371,14 +392,22 @@ enum Body<'a> {
     Streamed(&'a str, u64),
     /// The small built-in page of a status: its number and its reason, without the name of the
     /// server.
-    OwnPage(u16),
+    OwnPage {
+        status: u16,
+        reason: &'static str,
+    },
+}
+
+/// The reason that the built-in page of a status tells.
+fn page_reason(page: u16) -> &'static str {
+    if page == PLAIN_HTTP { PLAIN_HTTP_REASON } else { reason_phrase(page) }
 }
 
 impl Body<'_> {
     fn content_type(&self) -> &str {
         match self {
             Self::Given(content_type, _) | Self::Streamed(content_type, _) => content_type,
-            Self::OwnPage(_) => HTML,
+            Self::OwnPage { .. } => HTML,
         }
     }
 
@@ -386,8 +415,8 @@ impl Body<'_> {
         match self {
             Self::Given(_, body) => body.len() as u64,
             Self::Streamed(_, bytes) => *bytes,
-            Self::OwnPage(status) => {
-                let text = "404 ".len() + reason_phrase(*status).len();
+            Self::OwnPage { reason, .. } => {
+                let text = "404 ".len() + reason.len();
                 (PAGE.iter().map(|piece| piece.len()).sum::<usize>() + 2 * text) as u64
             }
         }
@@ -397,13 +426,13 @@ impl Body<'_> {
         match self {
             Self::Given(_, body) => out.extend_from_slice(body),
             Self::Streamed(..) => {}
-            Self::OwnPage(status) => {
+            Self::OwnPage { status, reason } => {
                 let [before, between, after] = PAGE;
                 for piece in [before, between] {
                     out.extend_from_slice(piece.as_bytes());
                     encode::decimal(out, (*status).into());
                     out.push(b' ');
-                    out.extend_from_slice(reason_phrase(*status).as_bytes());
+                    out.extend_from_slice(reason.as_bytes());
                 }
                 out.extend_from_slice(after.as_bytes());
             }
@@ -440,6 +469,7 @@ mod tests {
             request_id_header: None,
             cause_header: None,
             limits: &[],
+            challenges: &[],
             why: None,
             date: DATE.as_bytes(),
         };

@@ -119,6 +119,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         reasons: None,
         request_id: b"0123456789abcdef0123456789abcdef",
         tls: None,
+        preread: weir_stats::Preread::default(),
         concurrency: weir_stats::Concurrency::default(),
         worker: 0,
         connection: 1,

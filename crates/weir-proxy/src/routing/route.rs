@@ -119,18 +119,30 @@ pub(crate) struct FileOptions {
     pub(crate) below: Option<FilesBelow>,
     /// The target of requests for which there is a file.
     pub(crate) found: Option<InternalTarget>,
+    /// The paths with variables, in the places of their candidates; none if there are none.
+    pub(crate) texts: Box<[Option<Rewrites>]>,
 }
 
 impl FileOptions {
     fn compile(action: &Action, listener: &Listener) -> Result<Option<Box<Self>>, String> {
-        let Action::Files(Files { below, found, .. }) = action else { return Ok(None) };
-        if below.is_none() && found.is_none() {
+        let Action::Files(Files { below, found, candidates, .. }) = action else {
+            return Ok(None);
+        };
+        let texts = candidates.iter().map(|candidate| {
+            let text = candidate.text.as_ref().map(|text| Rewrite::Path(text.clone()));
+            Rewrites::compile(text.as_slice(), &listener.path)
+        });
+        let mut texts: Box<[Option<Rewrites>]> = texts.collect::<Result<_, _>>()?;
+        if texts.iter().all(Option::is_none) {
+            texts = Box::default();
+        }
+        if below.is_none() && found.is_none() && texts.is_empty() {
             return Ok(None);
         }
         let below = below.as_ref().map(FilesBelow::compile).transpose()?;
         let found = found.as_ref().map(|to| InternalTarget::compile(to, listener)).transpose()?;
         let found = found.map(|to| InternalTarget { is_step: to.name.is_some(), ..to });
-        Ok(Some(Box::new(Self { below, found })))
+        Ok(Some(Box::new(Self { below, found, texts })))
     }
 }
 
@@ -655,7 +667,7 @@ fn names_servers_by_server_name(route: &Route) -> bool {
 }
 
 fn uses_server_name(template: &Template) -> bool {
-    template.variables().any(Variable::is_server_name)
+    template.variables().any(Variable::is_of_client_hello)
 }
 
 fn compile_action(action: &Action, number_of_files: usize) -> CompiledAction {

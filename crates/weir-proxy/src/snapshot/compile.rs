@@ -461,7 +461,7 @@ impl Compiler<'_> {
 
 fn server_names(router: &Router, listener: &model::Listener, config: &Config) -> ServerNames {
     let needs_it = router.needs_server_name()
-        || is_limited_by(listener, Variable::is_server_name)
+        || is_limited_by(listener, Variable::is_of_client_hello)
         || hashes_server_name(listener, config);
     if needs_it { ServerNames::Read } else { ServerNames::Unread }
 }

@@ -371,7 +371,7 @@ fn replaced_pools(listener: &model::Listener, config: &Config) -> Vec<(usize, mo
 pub(crate) fn hashes_server_name(listener: &model::Listener, config: &Config) -> bool {
     let pools = listener.all_routes().flat_map(|route| route.action.pools());
     let mut keys = pools.filter_map(|number| config.pools.get(number)).flat_map(texts_of_requests);
-    keys.any(|key| key.variables().any(Variable::is_server_name))
+    keys.any(|key| key.variables().any(Variable::is_of_client_hello))
 }
 
 /// Returns true if a pool hashes the local address of client connections.

@@ -8,8 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use weir_stats::metrics::{Asked, Done, Outcome};
 use weir_stats::{
-    AffinityOutcome, Cause, Clock, Concurrency, Entry, FailedAttempt, LogBatch, Micros, Slashes,
-    Times,
+    AffinityOutcome, Cause, Clock, Concurrency, Entry, LogBatch, Micros, Slashes, Times,
 };
 
 use crate::routing::route::CompiledRoute;
@@ -86,7 +85,6 @@ impl<'a> LostRecorder<'a> {
         let endpoint = pool.zip(lost.endpoint).and_then(|(pool, at)| pool.endpoints.get(at));
         let route = lost.route_of(snapshot);
         let (method, target, protocol) = parts(lost.line);
-        let none: &[FailedAttempt<'_>] = &[];
         let entry = Entry {
             started: self.wall.checked_sub(age).unwrap_or(self.wall),
             times,
@@ -115,13 +113,14 @@ impl<'a> LostRecorder<'a> {
             endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
             endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
             attempts: u32::from(endpoint.is_some()),
-            failed_attempts: none,
+            failed_attempts: &[],
             reused: false,
             affinity: AffinityOutcome::default(),
             queue_position: 0,
             reasons: None,
             request_id: &[],
             tls: None,
+            preread: weir_stats::Preread::default(),
             concurrency: Concurrency::default(),
             worker: self.worker,
             connection: 0,

@@ -552,3 +552,41 @@ fn errors_lead_on_ten_times() {
         world.log().await;
     });
 }
+
+#[test]
+fn the_page_of_a_discarded_401_keeps_its_challenges() {
+    let text = routes(
+        "error_page 401 403 intercept -> internal @login;
+         route internal @login path /spare -> spare;
+         route internal @login path /dropped -> respond 200 \"log in\" { response_header remove WWW-Authenticate; };
+         route internal @login -> respond 200 \"log in\";
+         default -> app;",
+    );
+    play(&text, async |world| {
+        let (origin, spare) = (world.origin(1), world.origin(2));
+        let mut client = world.client().await;
+        for (path, status, challenges) in [
+            ("/own", 401, 2),
+            ("/spare", 401, 2),
+            ("/dropped", 401, 0),
+            ("/other", 403, 0),
+            ("/own", 401, 2),
+        ] {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            let mut upstream = origin.accept().await;
+            upstream.head().await;
+            let head = "WWW-Authenticate: Basic realm=\"a\"\r\nwww-authenticate: Bearer\r\nContent-Length: 0\r\nConnection: close";
+            upstream.send(format!("HTTP/1.1 {status} No\r\n{head}\r\n\r\n")).await;
+            if path == "/spare" {
+                let mut upstream = spare.accept().await;
+                upstream.head().await;
+                upstream
+                    .send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    .await;
+            }
+            let answer = client.message().await;
+            assert_eq!(answer.status(), status, "{path}");
+            assert_eq!(answer.all("www-authenticate").len(), challenges, "{path}");
+        }
+    });
+}

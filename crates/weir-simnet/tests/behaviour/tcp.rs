@@ -242,9 +242,17 @@ fn a_kept_http_connection_gets_no_tunnel_after_a_reload() {
 /// Returns the `ClientHello` of a client that asks for this name, in records of at most `piece`
 /// bytes.
 fn client_hello(name: &str, piece: usize) -> Vec<u8> {
-    let block = |content: &[u8]| [&(content.len() as u16).to_be_bytes()[..], content].concat();
+    client_hello_with(name, &[], piece)
+}
+
+fn block(content: &[u8]) -> Vec<u8> {
+    [&(content.len() as u16).to_be_bytes()[..], content].concat()
+}
+
+/// The same with these extensions behind the name.
+fn client_hello_with(name: &str, others: &[u8], piece: usize) -> Vec<u8> {
     let names = block(&[&[0][..], &block(name.as_bytes())].concat());
-    let extensions = [&[0, 23, 0, 0][..], &[0, 0], &block(&names)].concat();
+    let extensions = [&[0, 23, 0, 0][..], &[0, 0], &block(&names), others].concat();
     let suites = block(&[0x13, 1]);
     let body = [&[3, 3][..], &[7; 32], &[0], &suites, &[1, 0], &block(&extensions)].concat();
     let length = (body.len() as u32).to_be_bytes();
@@ -288,6 +296,59 @@ fn the_name_that_a_tls_client_asks_for_decides_and_its_bytes_are_passed_on_uncha
                 assert_eq!(line.text("host"), if name.is_empty() { "null" } else { name });
             }
         }
+    });
+}
+
+/// Returns the extensions with application protocols and with versions of TLS.
+fn offers(protocols: &[&str], versions: &[u16]) -> Vec<u8> {
+    let short = |content: &[u8]| [&[content.len() as u8][..], content].concat();
+    let names: Vec<u8> = protocols.iter().flat_map(|name| short(name.as_bytes())).collect();
+    let versions: Vec<u8> = versions.iter().flat_map(|version| version.to_be_bytes()).collect();
+    let mut all = Vec::new();
+    if !names.is_empty() {
+        all.extend([&[0, 16][..], &block(&block(&names))].concat());
+    }
+    if !versions.is_empty() {
+        all.extend([&[0, 43][..], &block(&short(&versions))].concat());
+    }
+    all
+}
+
+#[test]
+fn the_protocols_and_the_version_that_a_tls_client_offers_decide() {
+    let text = format!(
+        "pool app {{ {ONE} }} pool other {{ server 10.0.1.2:80; }} \
+         pool rest {{ server 10.0.1.3:80; }} listen tcp {FRONT} {{ route alpn acme-tls/1 h2 -> app; \
+         route variable $ssl_preread_protocol=TLSv1.3 and not variable $ssl_server_name=old.test -> other; \
+         default -> rest; }}"
+    );
+    play(&text, async |world| {
+        let origins = [world.origin(1), world.origin(2), world.origin(3)];
+        // The last three have a version that is reserved, a list that is cut off, and none.
+        for (name, others, origin) in [
+            ("a.test", offers(&["acme-tls/1"], &[0x304]), 0),
+            ("a.test", offers(&["http/1.1", "h2"], &[]), 0),
+            ("a.test", offers(&["http/1.1", "h2c", "xh2"], &[0x304, 0x303]), 1),
+            ("", offers(&[], &[0x303, 0x304]), 1),
+            ("old.test", offers(&["H2"], &[0x304]), 2),
+            ("a.test", offers(&["http/1.1"], &[0x303]), 2),
+            ("a.test", offers(&[], &[0x3a3a, 0x303]), 2),
+            ("a.test", [&[0, 16, 0, 6, 0, 4, 9][..], b"h2x"].concat(), 2),
+            ("a.test", Vec::new(), 2),
+        ] {
+            for piece in [3, 10_000] {
+                let hello = client_hello_with(name, &others, piece);
+                let mut client = world.client().await;
+                client.send(&hello).await;
+                let mut upstream = origins[origin].accept().await;
+                assert_eq!(upstream.exactly(hello.len()).await, hello, "{name} {others:?}");
+                drop(client);
+                upstream.expect_end().await;
+            }
+        }
+        let mut client = world.client().await;
+        client.send("SSH-2.0-x\r\n").await;
+        origins[2].accept().await.expect("SSH-2.0-x\r\n").await;
     });
 }
 

@@ -85,3 +85,75 @@ fn a_hello_that_never_ends_is_closed_at_its_timeout_and_counted() {
         assert_eq!(failed(world), 1);
     });
 }
+
+#[test]
+fn a_request_without_tls_gets_400_and_is_counted() {
+    for http2 in ["off", "on", "only"] {
+        play_tls(&format!("cause_header; http2 {http2};"), async |world| {
+            let mut client = world.client().await;
+            client
+                .send("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+                .await;
+            let message = client.message().await;
+            assert_eq!((message.status(), message.header("weir-cause")), (400, Some("plain_http")));
+            assert_eq!(message.header("connection"), Some("close"));
+            assert!(message.text().contains("The plain HTTP request was sent to HTTPS port"));
+            // The second request gets no response.
+            client.expect_closed().await;
+            assert_eq!(failed(world), 1);
+            world.expect_logged("plain_http", Some(400)).await;
+        });
+    }
+}
+
+#[test]
+fn a_page_for_497_is_served_without_tls_and_nothing_else_is() {
+    let directives = "
+        error_page 400 text=never;
+        error_page 497 -> redirect 301 https://$host$request_uri;
+        route internal @page -> respond 200 \"page of $scheme\";
+        route path /page -> respond 200 { error_page 497 status=200 -> internal @page; };
+        route path /text -> respond 200 { error_page 400 -> redirect 302 /never; };";
+    play_tls(directives, async |world| {
+        let asks = async |path: &str| {
+            let mut client = world.client().await;
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            let message = client.message().await;
+            client.expect_closed().await;
+            message
+        };
+        let redirected = asks("/x?y").await;
+        assert_eq!(redirected.status(), 301);
+        assert_eq!(redirected.header("location"), Some("https://a/x?y"));
+        let page = asks("/page").await;
+        assert_eq!((page.status(), page.text()), (200, "page of http"));
+        // Of the pages for files, that of 400 is for all of these.
+        let other = asks("/text").await;
+        assert_eq!((other.status(), other.text()), (400, "never"));
+    });
+}
+
+#[test]
+fn a_client_without_tls_has_the_time_of_a_head() {
+    play_tls("timeout handshake=5s head=2s;", async |world| {
+        let mut client = world.client().await;
+        client.send("G").await;
+        client.expect_silence(Duration::from_millis(1900)).await;
+        assert_eq!(client.message().await.status(), 408);
+        client.expect_closed().await;
+        assert_eq!(failed(world), 1);
+    });
+}
+
+#[test]
+fn other_bytes_get_an_alert() {
+    play_tls("", async |world| {
+        for (number, bytes) in (1..).zip([&b"\x00"[..], b"\x15\x03\x01", b"\r\n", b"\xff"]) {
+            let mut client = world.client().await;
+            client.send(bytes).await;
+            let (answer, _) = client.rest().await;
+            assert!(matches!(alert(&answer), 10 | 50), "{bytes:?}: {answer:?}");
+            assert_eq!(failed(world), number);
+        }
+    });
+}

@@ -309,6 +309,8 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::UpstreamConnectTime => seconds(&[times.connect]),
         Plain::UpstreamHeaderTime => seconds(&[times.connect, times.response]),
         Plain::UpstreamResponseTime => seconds(&[times.connect, times.response, times.data]),
+        Plain::SslPrereadProtocol => filled(entry.preread.protocol.as_bytes()),
+        Plain::SslPrereadAlpnProtocols => of_hello(entry, entry.preread.alpn_protocols),
         Plain::Handshake => micros(times.handshake),
         Plain::Idle => micros(times.idle),
         Plain::RequestSpan => micros(times.request),
@@ -323,11 +325,16 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
     }
 }
 
+/// What the first message of a client whose TLS is passed on says; it may be empty.
+fn of_hello<'a>(entry: &Entry<'a>, text: &'a [u8]) -> VariableValue<'a> {
+    if entry.preread.protocol.is_empty() { filled(text) } else { VariableValue::Bytes(text) }
+}
+
 fn of_tls<'a>(plain: Plain, entry: &Entry<'a>) -> VariableValue<'a> {
     let Some(tls) = entry.tls else {
         // The name of a client whose TLS is passed on.
         let is_name = plain == Plain::SslServerName && entry.protocol == TCP;
-        return if is_name { filled(entry.host) } else { VariableValue::Absent };
+        return if is_name { of_hello(entry, entry.host) } else { VariableValue::Absent };
     };
     match plain {
         Plain::SslProtocol => text(tls.protocol),

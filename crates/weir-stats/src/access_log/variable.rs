@@ -47,6 +47,8 @@ pub(crate) enum Plain {
     SslProtocol,
     SslCipher,
     SslServerName,
+    SslPrereadProtocol,
+    SslPrereadAlpnProtocols,
     SslCurve,
     SslSessionReused,
     SslClientVerify,
@@ -182,6 +184,16 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("ssl_protocol", Plain::SslProtocol, "TLS version of the client connection, `TLSv1.3`"),
     ("ssl_cipher", Plain::SslCipher, "TLS cipher suite of the client connection"),
     ("ssl_server_name", Plain::SslServerName, "server name (SNI) that the client requested"),
+    (
+        "ssl_preread_protocol",
+        Plain::SslPrereadProtocol,
+        "highest TLS version that the client of a `tcp` listener offers, `TLSv1.3`, if TLS is passed on; empty for other protocols",
+    ),
+    (
+        "ssl_preread_alpn_protocols",
+        Plain::SslPrereadAlpnProtocols,
+        "application protocols (ALPN) that the client of a `tcp` listener offers, separated by commas, if TLS is passed on",
+    ),
     ("ssl_curve", Plain::SslCurve, "TLS key exchange group, `X25519MLKEM768`"),
     (
         "ssl_session_reused",
@@ -582,9 +594,19 @@ impl Variable {
         })
     }
 
-    /// Returns true if the variable is the name that a TLS client asks for.
-    pub fn is_server_name(&self) -> bool {
-        self.is_or_uses(|kind| matches!(kind, VariableKind::Plain(Plain::SslServerName)))
+    /// Returns true if the variable is what the first message of a TLS client says, such as the name
+    /// that it asks for.
+    pub fn is_of_client_hello(&self) -> bool {
+        self.is_or_uses(|kind| {
+            matches!(
+                kind,
+                VariableKind::Plain(
+                    Plain::SslServerName
+                        | Plain::SslPrereadProtocol
+                        | Plain::SslPrereadAlpnProtocols
+                )
+            )
+        })
     }
 
     /// Returns true if the variable is a field of HAProxy's log format, of which some are numbers

@@ -19,6 +19,8 @@ pub enum Cause {
     Local,
     /// The request was not acceptable HTTP (400, 414, 431, 501, 505).
     BadRequest,
+    /// The request came without TLS to a listener with TLS (400; its pages are those of 497).
+    PlainHttp,
     /// The request body was malformed (bad chunk).
     BadRequestBody,
     /// The request body exceeds the limit (413).
@@ -110,6 +112,7 @@ impl Cause {
         Self::Complete,
         Self::Local,
         Self::BadRequest,
+        Self::PlainHttp,
         Self::BadRequestBody,
         Self::BodyTooLarge,
         Self::Denied,
@@ -184,6 +187,7 @@ impl Cause {
             Self::Complete => "complete",
             Self::Local => "local",
             Self::BadRequest => "bad_request",
+            Self::PlainHttp => "plain_http",
             Self::BadRequestBody => "bad_request_body",
             Self::BodyTooLarge => "body_too_large",
             Self::Denied => "denied",
@@ -244,7 +248,7 @@ impl Cause {
     /// `None` if the response comes from elsewhere or has begun.
     pub fn status(self) -> Option<u16> {
         Some(match self {
-            Self::BadRequest | Self::BadRequestBody => 400,
+            Self::BadRequest | Self::PlainHttp | Self::BadRequestBody => 400,
             Self::Denied => 403,
             Self::RateLimited | Self::InFlightLimited => 429,
             Self::NoRoute => 404,
@@ -303,6 +307,7 @@ impl Cause {
             Self::Local => [b'L', if attempts == 0 { b'R' } else { b'H' }],
             Self::Denied => [b'P', if attempts == 0 { b'R' } else { b'H' }],
             Self::BadRequest
+            | Self::PlainHttp
             | Self::BadRequestBody
             | Self::BodyTooLarge
             | Self::RateLimited

@@ -88,6 +88,15 @@ pub struct TlsParameters<'a> {
     pub client: Option<&'a ClientCertificate>,
 }
 
+/// What the first message of a client whose TLS is passed on offers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Preread<'a> {
+    /// The highest TLS version, such as `TLSv1.3`; empty if the client did not begin TLS.
+    pub protocol: &'a str,
+    /// The application protocols, separated by commas.
+    pub alpn_protocols: &'a [u8],
+}
+
 /// The certificate that a client has presented, in the spelling of nginx's variables. Without one
 /// only `verify` has a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -229,6 +238,8 @@ pub struct Entry<'a> {
     pub request_id: &'a [u8],
     /// The TLS parameters of the client connection.
     pub tls: Option<TlsParameters<'a>>,
+    /// The first message of a client whose TLS is passed on, as far as it was read.
+    pub preread: Preread<'a>,
     /// Counters for HAProxy's format.
     pub concurrency: Concurrency,
     /// The worker's number, from 0.

@@ -374,6 +374,7 @@ impl Cause {
             Self::Complete => "The response was sent whole.",
             Self::Local => "Weir answered it itself, as configured.",
             Self::BadRequest => "It was refused: not acceptable as HTTP.",
+            Self::PlainHttp => "It came without TLS to a listener with TLS.",
             Self::BadRequestBody => "The request's body was malformed.",
             Self::BodyTooLarge => "The request's body was larger than the limit.",
             Self::Denied => "An access rule denied it.",

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::{Cause, Concurrency, Entry, Headers, Micros, Times, TlsParameters};
+use crate::{Cause, Concurrency, Entry, Headers, Micros, Preread, Times, TlsParameters};
 
 /// Header lines as a list.
 pub(crate) struct List(pub(crate) &'static [(&'static str, &'static str)]);
@@ -83,6 +83,7 @@ pub(crate) fn entry() -> Entry<'static> {
             resumed: true,
             client: None,
         }),
+        preread: Preread { protocol: "V", alpn_protocols: b"h2,x" },
         concurrency: Concurrency { process: 4, listener: 3, pool: 2, endpoint: 1 },
         worker: 3,
         connection: 7,

@@ -62,6 +62,7 @@ impl<N: Net> SharedState<N> {
             resident: *resident,
             tls: tls.clone(),
             may_part: false,
+            lacks_tls: false,
         }
     }
 

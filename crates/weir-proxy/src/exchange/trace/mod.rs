@@ -10,15 +10,17 @@ mod tests;
 use std::net::{IpAddr, SocketAddr};
 
 use weir_config::Config;
-use weir_config::model::{AccessRule, FileCandidate, ListenAddress, Protocol, Verdict};
+use weir_config::model::{AccessRule, FileCandidate, Files, ListenAddress, Protocol, Verdict};
 use weir_files::{Answer, Root};
 use weir_stats::{
-    AffinityOutcome, Cause, Concurrency, Entry, Escape, Micros, TCP, Template, Times, TlsParameters,
+    AffinityOutcome, Cause, Concurrency, Entry, Escape, Micros, Preread, TCP, Template, Times,
+    TlsParameters,
 };
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 
 use crate::exchange::files::{
-    FileTarget, StrippedPrefix, is_there, looks_for_file, question, tested, with_slash,
+    FileTarget, StrippedPrefix, candidates_before_index, index_candidates, is_there,
+    looks_for_file, question, tested, with_slash,
 };
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
@@ -26,7 +28,7 @@ use crate::http::path::percent::{PathBuffer, PathForm, slashes_of};
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
-use crate::http::rewrites::RewriteFault;
+use crate::http::rewrites::{RewriteFault, Rewrites};
 use crate::http::{header_names, path};
 use crate::routing::error_target::CompiledErrorDestination;
 use crate::routing::route::{CompiledAction, CompiledRedirect, CompiledRoute, InternalTarget};
@@ -351,6 +353,9 @@ impl<'a> Tracer<'a> {
             self.trace.refuse(405, "a gateway opens no tunnel for CONNECT");
             return false;
         }
+        if let Some(path) = self.index_path(route) {
+            return self.lead_to_path(path);
+        }
         self.trace.end = self.action(route);
         let found = route.file_options.as_deref().and_then(|options| options.found.as_ref());
         if let (TraceEnd::Internal, Some(target)) = (&self.trace.end, found) {
@@ -433,6 +438,72 @@ impl<'a> Tracer<'a> {
         if target.path.is_some() {
             self.internal.swap_target(&mut text);
         }
+        true
+    }
+
+    /// The path of the index file that a request for a directory is served again with.
+    fn index_path(&self, route: &'a CompiledRoute) -> Option<Vec<u8>> {
+        let CompiledAction::Files(number) = route.action else { return None };
+        let (files, root) =
+            (self.listener.router.files().get(number)?, self.listener.roots.get(number)?);
+        let (view, options) = (self.view(), route.file_options.as_deref());
+        let is_asked = files.index_internal && looks_for_file(view.method());
+        if !is_asked || !view.path().ends_with(b"/") {
+            return None;
+        }
+        let led = Led { route: Some(route), ..Led::default() };
+        let below = options.and_then(|options| options.below.as_ref());
+        let below = below.map(|below| self.with_entry(led, |entry| below.path(entry)));
+        let below = match below {
+            Some(path) => Some(root.below(&path?)),
+            None => None,
+        };
+        let root = below.as_ref().unwrap_or(root);
+        let target = FileTarget::of(&view, StrippedPrefix::of(files));
+        let candidates = self.with_paths(route, files);
+        let before = candidates_before_index(&candidates)?;
+        let is_there = |list: &[FileCandidate]| {
+            tested(|path| root.kind(path), target, list).unwrap_or_default()
+        };
+        if !before.is_empty() && is_there(before) {
+            return None;
+        }
+        let found = index_candidates(files).find(|one| is_there(std::slice::from_ref(one)))?;
+        found.path(target.path())
+    }
+
+    /// The candidates of a request, those with variables as paths.
+    fn with_paths(&self, route: &'a CompiledRoute, files: &Files) -> Vec<FileCandidate> {
+        let candidates = &files.candidates;
+        let texts = route.file_options.as_deref().map_or(&[][..], |options| &options.texts);
+        if texts.is_empty() {
+            return candidates.to_vec();
+        }
+        let (view, rules) = (self.view(), &self.listener.path);
+        let led = Led { route: Some(route), ..Led::default() };
+        let path_of = |(candidate, text): (&FileCandidate, &Option<Rewrites>)| {
+            let Some(rewrites) = text else { return Some(candidate.clone()) };
+            let mut path = Vec::new();
+            let (old, query) = (view.path(), view.query());
+            self.with_entry(led, |entry| rewrites.apply(old, query, rules, Some(entry), &mut path))
+                .ok()?;
+            candidate.with_rewritten(&path)
+        };
+        candidates.iter().zip(texts).filter_map(path_of).collect()
+    }
+
+    /// Serves the request again with another path; returns false if it is refused instead.
+    fn lead_to_path(&mut self, mut target: Vec<u8>) -> bool {
+        if let Some(query) = self.view().query() {
+            target.push(b'?');
+            target.extend_from_slice(query);
+        }
+        if self.internal.redirect(None, false).is_err() {
+            self.trace.refuse(500, "there are more internal redirects than a request may have");
+            return false;
+        }
+        self.internal.swap_target(&mut target);
+        self.trace.end = TraceEnd::Internal;
         true
     }
 
@@ -593,10 +664,10 @@ impl<'a> Tracer<'a> {
         let mut spelt = PathBuffer::new();
         let target = FileTarget::of(&view, stripped).changed(&changed).spelt(form, &mut spelt);
         let found = if tests {
-            let found = tested(|path| root.kind(path), target, &files.candidates);
+            let found = tested(|path| root.kind(path), target, &self.with_paths(route, files));
             found.map(|found| if found { None } else { Some(Answer::status(404)) })
         } else {
-            self.found(root, target, &files.candidates).map(Some)
+            self.found(root, target, &self.with_paths(route, files)).map(Some)
         };
         let found = match found {
             Ok(None) => return TraceEnd::Internal,
@@ -708,6 +779,7 @@ impl<'a> Tracer<'a> {
                 server_name: &server_name,
                 ..TlsParameters::default()
             }),
+            preread: Preread::default(),
             concurrency: Concurrency::default(),
             worker: 0,
             connection: 1,

@@ -356,6 +356,7 @@ impl DownstreamSetting {
         let mut out = Vec::new();
         let input = DownstreamHead {
             limits: &[],
+            challenges: &[],
             why: None,
             status: None,
             expires: self.expires,

@@ -21,6 +21,9 @@ const RECORD_BYTES: usize = 1 << 14;
 /// The extension with the server name, and the type of a name in it.
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
+/// The extensions with the application protocols and with the versions of TLS.
+const ALPN: u16 = 16;
+const SUPPORTED_VERSIONS: u16 = 43;
 /// The size of an alert's record, which is also enough for rustls to recognise another protocol.
 const ALERT_RECORD: usize = 7;
 /// The record that a client may send before its second `ClientHello` (RFC 8446 appendix D.4).
@@ -147,23 +150,79 @@ impl ClientHello {
     /// The name that the client asks for (RFC 6066 section 3), if the message is complete and has
     /// one that a host can have.
     pub(super) fn server_name(&self) -> Option<&str> {
-        let body = self.record().get(RECORD_HEADER + MESSAGE_HEADER..)?;
-        let mut body = Reader(body);
+        let mut names = self.extension(SERVER_NAME)?.block()?;
+        let (kind, name) = (names.take(1)?, names.block()?);
+        let name = std::str::from_utf8(name.0).ok().filter(|_| kind == [HOST_NAME])?;
+        let is_name = (1..=HELLO_NAME_BYTES).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_graphic());
+        is_name.then_some(name)
+    }
+
+    /// The application protocols that the client offers (RFC 7301), separated by commas, up to the
+    /// first malformed one.
+    pub(super) fn alpn_protocols(&self) -> Vec<u8> {
+        let mut list = Vec::new();
+        let Some(mut names) = self.extension(ALPN).and_then(|mut content| content.block()) else {
+            return list;
+        };
+        while let Some(name) = names.short_block() {
+            if !list.is_empty() {
+                list.push(b',');
+            }
+            list.extend_from_slice(name.0);
+        }
+        list
+    }
+
+    /// The highest version of TLS that the client offers, as OpenSSL spells it; empty for one that
+    /// is not known.
+    pub(super) fn highest_version(&self) -> &'static str {
+        let legacy = self.body().and_then(|mut body| body.number());
+        let mut offered = self
+            .extension(SUPPORTED_VERSIONS)
+            .and_then(|mut content| content.short_block())
+            .unwrap_or(Reader(&[]));
+        let offered = std::iter::from_fn(move || offered.number());
+        // Others are reserved so that servers learn to ignore them (RFC 8701).
+        let known = offered.chain(legacy).filter(|version| (0x300..=0x304).contains(version));
+        match known.max() {
+            Some(0x304) => "TLSv1.3",
+            Some(0x303) => "TLSv1.2",
+            Some(0x302) => "TLSv1.1",
+            Some(0x301) => "TLSv1",
+            Some(0x300) => "SSLv3",
+            _ => "",
+        }
+    }
+
+    /// The message behind its header.
+    fn body(&self) -> Option<Reader<'_>> {
+        self.record().get(RECORD_HEADER + MESSAGE_HEADER..).map(Reader)
+    }
+
+    /// The content of the first extension of this kind.
+    fn extension(&self, wanted: u16) -> Option<Reader<'_>> {
+        let mut body = self.body()?;
         let (_version_and_random, _session) = (body.take(2 + 32)?, body.short_block()?);
         let (_suites, _compression) = (body.block()?, body.short_block()?);
         let mut extensions = body.block()?;
         loop {
-            let (kind, mut content) = (extensions.number()?, extensions.block()?);
-            if kind != SERVER_NAME {
-                continue;
+            let (kind, content) = (extensions.number()?, extensions.block()?);
+            if kind == wanted {
+                return Some(content);
             }
-            let mut names = content.block()?;
-            let (kind, name) = (names.take(1)?, names.block()?);
-            let name = std::str::from_utf8(name.0).ok().filter(|_| kind == [HOST_NAME])?;
-            let is_name = (1..=HELLO_NAME_BYTES).contains(&name.len())
-                && name.bytes().all(|byte| byte.is_ascii_graphic());
-            return is_name.then_some(name);
         }
+    }
+
+    /// Returns true if the connection begins with a letter, as requests of HTTP/1 do; no record of
+    /// TLS does.
+    pub(super) fn is_text(&self) -> bool {
+        self.bytes.first().is_some_and(u8::is_ascii_alphabetic)
+    }
+
+    /// The bytes as received, if none of its records was complete.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// The bytes of memory that it holds.

@@ -34,6 +34,7 @@ pub(crate) use self::known_names::{KnownNames, NamedOnly};
 pub use self::material::{CertificateMaterial, PemFile};
 pub use self::server::{ClientCertificates, Demand, ServerTls};
 pub use self::server_handshake::accept;
+pub(crate) use self::server_handshake::{TlsStart, accept_or_text};
 pub use self::suites::{ProtocolSettings, check as check_protocol};
 pub use self::tickets::Tickets;
 pub use self::x509::certificate_names;

@@ -1,5 +1,5 @@
-//! Finds the name that a TLS client asks for without ending its TLS: reads the beginning of the
-//! connection until the `ClientHello` is complete. All bytes are kept as received. It keeps no
+//! Finds what a TLS client asks for without ending its TLS: reads the beginning of the connection
+//! until the `ClientHello` is complete. All bytes are kept as received. It keeps no
 //! time.
 
 use std::future::poll_fn;
@@ -14,14 +14,24 @@ use crate::net::buffers::poll_read_into;
 /// The beginning of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// The client asks for this name.
-    Name(String),
-    /// It asks for no name, or the connection does not begin with a `ClientHello`.
-    Nameless,
+    Hello(HelloFacts),
+    /// It does not begin with a `ClientHello`.
+    Other,
     /// A `ClientHello` over the limits.
     Excessive,
     /// The client has ended its side without a byte.
     Empty,
+}
+
+/// What a client asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct HelloFacts {
+    /// The name of the server; empty without one.
+    pub(crate) name: String,
+    /// The application protocols, separated by commas.
+    pub(crate) alpn_protocols: Vec<u8>,
+    /// The highest version of TLS, such as `TLSv1.3`.
+    pub(crate) protocol: &'static str,
 }
 
 /// Reads the beginning of a connection and appends its bytes to `bytes`, which is empty at first.
@@ -40,18 +50,19 @@ pub(crate) async fn read_beginning<S: AsyncRead + Unpin>(
         bytes.reserve(most);
         let read = poll_fn(|context| poll_read_into(stream, context, bytes, most)).await?;
         if read == 0 {
-            return Ok(if before == 0 { Beginning::Empty } else { Beginning::Nameless });
+            return Ok(if before == 0 { Beginning::Empty } else { Beginning::Other });
         }
         let progress = hello.push(bytes.get(before..).unwrap_or_default());
         holds(bytes.capacity() + hello.held());
         return Ok(match progress {
             Progress::Partial => continue,
-            Progress::Foreign => Beginning::Nameless,
+            Progress::Foreign => Beginning::Other,
             Progress::Excessive => Beginning::Excessive,
-            Progress::Whole => match hello.server_name() {
-                Some(name) => Beginning::Name(name.to_owned()),
-                None => Beginning::Nameless,
-            },
+            Progress::Whole => Beginning::Hello(HelloFacts {
+                name: hello.server_name().unwrap_or_default().to_owned(),
+                alpn_protocols: hello.alpn_protocols(),
+                protocol: hello.highest_version(),
+            }),
         });
     }
 }

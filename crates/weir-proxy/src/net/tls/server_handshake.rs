@@ -23,6 +23,13 @@ use crate::limits::{HANDSHAKE_BYTES, HANDSHAKE_READ};
 const UNEXPECTED_MESSAGE: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
 const ILLEGAL_PARAMETER: [u8; 7] = [21, 3, 3, 0, 2, 2, 47];
 
+/// The connection of a client that was to begin TLS.
+pub(crate) enum TlsStart<S> {
+    Tls(Box<TlsStream<S>>),
+    /// It begins with text, such as a request of HTTP/1, of which these bytes have come.
+    Text(S, Vec<u8>),
+}
+
 /// Completes the handshake with a client.
 ///
 /// # Errors
@@ -33,7 +40,33 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
 ) -> io::Result<TlsStream<S>> {
     let mut hello = ClientHello::default();
-    let mut progress = read_hello(&mut stream, &mut hello, &[]).await?;
+    let progress = read_hello(&mut stream, &mut hello, &[]).await?;
+    answer(config, stream, hello, progress).await
+}
+
+/// Does the same, but a client that begins with text gets no alert.
+///
+/// # Errors
+/// As [`accept`].
+pub(crate) async fn accept_or_text<S: AsyncRead + AsyncWrite + Unpin>(
+    config: &Arc<ServerConfig>,
+    mut stream: S,
+) -> io::Result<TlsStart<S>> {
+    let mut hello = ClientHello::default();
+    let progress = read_hello(&mut stream, &mut hello, &[]).await?;
+    if progress == Progress::Foreign && hello.is_text() {
+        return Ok(TlsStart::Text(stream, hello.into_bytes()));
+    }
+    answer(config, stream, hello, progress).await.map(|tls| TlsStart::Tls(Box::new(tls)))
+}
+
+/// Completes the handshake of a client whose first message was read.
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+    config: &Arc<ServerConfig>,
+    mut stream: S,
+    mut hello: ClientHello,
+    mut progress: Progress,
+) -> io::Result<TlsStream<S>> {
     // The connection is large and has an allocation of its own, so that a slow client does not have
     // one yet.
     let new = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;

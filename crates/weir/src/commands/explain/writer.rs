@@ -202,6 +202,13 @@ impl<'a> AccountWriter<'a> {
                     HeaderEdit::ReplaceItem(name, pattern, value) => {
                         format!("replace_item {name} `{pattern}` `{}`", value.as_str())
                     }
+                    HeaderEdit::ReplaceAttribute(name, attribute, pattern, value) => {
+                        let value = value.as_str();
+                        format!("replace_attribute {name} {attribute} `{pattern}` `{value}`")
+                    }
+                    HeaderEdit::ReplacePrefix(name, from, to) => {
+                        format!("replace_prefix {name} `{}` `{}`", from.as_str(), to.as_str())
+                    }
                     // A plain change is none.
                     HeaderEdit::When(..) | HeaderEdit::SendEmpty(_) => String::new(),
                 };
