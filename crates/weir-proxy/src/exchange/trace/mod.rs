@@ -477,7 +477,7 @@ impl<'a> Tracer<'a> {
         let candidates = &files.candidates;
         let texts = route.file_options.as_deref().map_or(&[][..], |options| &options.texts);
         if texts.is_empty() {
-            return candidates.to_vec();
+            return candidates.clone();
         }
         let (view, rules) = (self.view(), &self.listener.path);
         let led = Led { route: Some(route), ..Led::default() };
