@@ -495,7 +495,8 @@ impl<'t> Converter<'_, 't> {
         };
         lines.push(path.option("invalid", "refuse").end());
         lines.push(self.header_names(&scope, span));
-        lines.push(NativeLine::new("forwarded", span).option("x_forwarded", "off").end());
+        let forwarded = NativeLine::new("forwarded", span).option("x_forwarded", "off");
+        lines.push(forwarded.option("received", "keep").end());
         lines.push(NativeLine::new("request_id", span).keyword("off").end());
         lines.push(NativeLine::new("upgrade", span).keyword("off").end());
         let passed = self.passed_headers();
