@@ -229,6 +229,10 @@ pub(crate) fn masked_line(line: &str) -> Option<String> {
         if word.starts_with('[') && word.ends_with(']') && word.contains('/') {
             return "[DATE]".to_owned();
         }
+        // A zone follows.
+        if word.starts_with('[') && word.contains('/') && word.contains(':') {
+            return "[DATE".to_owned();
+        }
         let numbers: Vec<&str> = word.split('/').collect();
         let number = |text: &&str| text.trim_start_matches(['-', '+']).parse::<u64>().is_ok();
         if timers && numbers.len() == 5 && numbers.iter().all(number) {
@@ -258,6 +262,8 @@ fn lines_of_haproxy_are_masked() {
     let masked =
         "127.0.0.1:PORT [DATE] f b/s t/t/-1/-1/t 503 BYTES - - SC-- n/n/0/0/2 0/0 \"GET /\"";
     assert_eq!(masked_line(line).as_deref(), Some(masked));
+    let with_zone = masked_line("a [23/Nov/2026:14:00:00 +0000] b");
+    assert_eq!(with_zone.as_deref(), Some("a [DATE +0000] b"));
 }
 
 /// Returns the lines that only one side has, or nothing if both are the same.
