@@ -82,7 +82,7 @@ pub use route::{
     Action, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileCandidate, FileTest, Files,
     HeaderEdit, NO_RESPONSE, PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond,
     Route, Rule, ServerRange, Site, below_fault, contains, forbidden_edit, internal_fault,
-    internal_parts,
+    internal_parts, url_path,
 };
 pub use route_upstream::{
     ImposedMethod, RouteSize, RouteTimeouts, RouteUpstream, ServerPreference, is_method,

@@ -2,8 +2,9 @@
 //! of its own and keeps freed ones for blocks of the same size. It takes a few instructions for a
 //! block where the system's allocator merges and splits free memory, and a block has no header.
 //!
-//! No memory returns to the system, nothing is merged, and the blocks are not counted: it is not for
-//! programs that serve. It is off until [`begin`], and for all blocks of more than [`LARGEST`] bytes.
+//! No memory returns to the system, nothing is merged, and the blocks are not counted: it is not
+//! for programs that serve. It is off until [`begin`], and for all blocks of more than [`LARGEST`]
+//! bytes.
 //!
 //! A command that needs much gets its memory ahead of use from a thread of its own: page faults
 //! were a seventh of the time of `weir check` on a long file.

@@ -1,5 +1,5 @@
-//! The blocks of short-lived commands: they keep their bytes until any thread frees them, and freed ones
-//! are used again.
+//! The blocks of short-lived commands: they keep their bytes until any thread frees them, and freed
+//! ones are used again.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeSet;

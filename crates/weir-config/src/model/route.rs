@@ -1,12 +1,13 @@
 //! Routes as configured: conditions, actions and header changes. No request is matched here.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use weir_stats::{Template, Variable};
 
@@ -493,7 +494,7 @@ impl FileCandidate {
     /// The file of this name in the directory of a request.
     #[must_use]
     pub fn in_directory(name: &str) -> Self {
-        let rest = percent_encoded(name);
+        let rest = url_path(name);
         Self { of_request: true, rest, directory: false, text: None }
     }
 }
@@ -549,17 +550,13 @@ impl FileCandidate {
     }
 }
 
-/// Returns the name of a file as a path has it.
-fn percent_encoded(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"._~-".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+/// The bytes of a file's path that are not as they are in a URL.
+const ENCODED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'_').remove(b'~').remove(b'-');
+
+/// Returns the path of a file as a URL has it.
+pub fn url_path(path: &str) -> String {
+    utf8_percent_encode(path, ENCODED).to_string()
 }
 
 /// Returns the reason why a text cannot be the target of an internal redirect, if there is one.

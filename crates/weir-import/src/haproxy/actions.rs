@@ -780,8 +780,8 @@ impl HaproxyConverter<'_> {
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::HeaderValues(name.text.clone()), None))
     }
 
-    /// Converts `replace-header` for a header that the listener may set: the route sets it to another
-    /// text.
+    /// Converts `replace-header` for a header that the listener may set: the route sets it to
+    /// another text.
     fn claim_replacement(
         &mut self,
         action: &str,

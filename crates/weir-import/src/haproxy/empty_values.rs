@@ -1,5 +1,5 @@
-//! Texts whose variables may have no value. HAProxy sets headers to them that have an empty value, and
-//! leaves variables as they are.
+//! Texts whose variables may have no value. HAProxy sets headers to them that have an empty value,
+//! and leaves variables as they are.
 
 use crate::native::NativeLine;
 
@@ -31,7 +31,7 @@ pub(super) fn may_be_empty(text: &str) -> bool {
         }
         rest = after;
     }
-    // What is left is text.
+    // The rest is text.
     rest.is_empty()
 }
 

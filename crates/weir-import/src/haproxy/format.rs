@@ -194,14 +194,14 @@ impl HaproxyConverter<'_> {
             return self.converted(&text, &steps, "quoted", span);
         }
         if self.definitions.is_map(&text) {
-            // What a map has no value for is a dash, as any other text without a value.
+            // A text that the map does not have is a dash, as any other text without a value.
             return self.converted(&text, &[step(&["regsub", "^$", "-"])], "shown", span);
         }
         text
     }
 
-    /// Returns the captured values: one by one as `%hrl` and `%hsl` have them, or in braces as `%hr`
-    /// and `%hs`.
+    /// Returns the captured values: one by one as `%hrl` and `%hsl` have them, or in braces as
+    /// `%hr` and `%hs`.
     fn captures(
         &mut self,
         name: &str,

@@ -173,7 +173,8 @@ impl HaproxyConverter<'_> {
         page
     }
 
-    /// Converts `use-service prometheus-exporter`, which leads to the metrics of the admin interface.
+    /// Converts `use-service prometheus-exporter`, which leads to the metrics of the admin
+    /// interface.
     pub(super) fn service_action(
         &mut self,
         line: LineId,

@@ -141,8 +141,8 @@ fn fault(keyword: &str, words: &[LineWord]) -> Option<String> {
     }
 }
 
-/// Returns the key of the digests of a list, in base64. It is no secret, and no other list has it, so
-/// that no table of digests fits several.
+/// Returns the key of the digests of a list, in base64. It is no secret, and no other list has it,
+/// so that no table of digests fits several.
 fn salt(list: &str, users: &[ListedUser<'_>]) -> String {
     let names: Vec<&str> = users.iter().map(|user| user.name).collect();
     let text = format!("weir userlist {list} {}", names.join(" "));

@@ -1,9 +1,8 @@
 //! `root`, `alias`, `index` and `try_files` become routes to files.
 
-use std::fmt::Write as _;
 use std::rc::Rc;
 
-use weir_config::model::FileCandidate;
+use weir_config::model::{FileCandidate, url_path};
 use weir_config::pattern::PathPattern;
 
 use super::conditions::without_variables;
@@ -210,8 +209,8 @@ impl<'t> Converter<'_, 't> {
         if names.is_empty() { "index.html".to_owned() } else { names.join(",") }
     }
 
-    /// Returns true if another location may take the requests for the index files of this one: nginx
-    /// looks for their location again.
+    /// Returns true if another location may take the requests for the index files of this one:
+    /// nginx looks for their location again.
     fn index_is_elsewhere(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
@@ -424,13 +423,13 @@ fn named_file<'d>(
             let named = split().filter(is_named);
             Ok(named.map(|(folder, name)| AliasPath {
                 folder,
-                path: percent_encoded(name),
+                path: url_path(name),
                 continues: true,
             }))
         }
         Match::Exact => match split() {
             Some((folder, name)) if name.len() > 1 && !name.contains('$') => {
-                Ok(Some(AliasPath { folder, path: percent_encoded(name), continues: false }))
+                Ok(Some(AliasPath { folder, path: url_path(name), continues: false }))
             }
             _ => Err("write the path of one file".to_owned()),
         },
@@ -447,17 +446,4 @@ fn named_file<'d>(
         _ => Err("write `alias` with a `/` at the end in a location that ends with one, or `root`"
             .to_owned()),
     }
-}
-
-/// Returns a path in the form of a URL.
-fn percent_encoded(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }

@@ -64,8 +64,8 @@ pub(crate) fn size(bytes: u64) -> String {
     size::format(bytes)
 }
 
-/// What the native name of a variable has in front if Weir has one of its name, and behind it if
-/// both parts of the file define it.
+/// The beginning of the native name of a variable if Weir has one of its name, and its end if both
+/// parts of the file define it.
 pub(crate) const FILE_PREFIX: &str = "file_";
 pub(crate) const STREAM_SUFFIX: &str = "_of_stream";
 

@@ -1,6 +1,6 @@
 //! A slot for one request at a time: a connection of HTTP/1.1, or a stream of one of HTTP/2. It
-//! claims the next request of the schedule, waits for its start, sends it and reads the response. It
-//! keeps no statistics itself.
+//! claims the next request of the schedule, waits for its start, sends it and reads the response.
+//! It keeps no statistics itself.
 
 mod failure;
 mod http1;

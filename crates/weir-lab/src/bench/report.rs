@@ -348,27 +348,32 @@ mod tests {
         assert!(check(19, None).contains("NOT VALID: 19 samples are too few"));
     }
 
+    /// A run of which the first `late` requests were sent 1 ms late, and each took 2 ms.
+    fn late_outcome(count: u64, late: u64) -> RunResults {
+        let mut outcome = outcome(0, |_| 0);
+        outcome.intended = count;
+        for n in 0..count {
+            let intended_ns = n * 5 * MS;
+            outcome.record.add(&RequestSample {
+                n,
+                intended_ns,
+                sent_ns: intended_ns + if n < late { MS } else { 0 },
+                ended_ns: intended_ns + 2 * MS,
+                free_ns: 0,
+                opening_ns: 0,
+                status: 200,
+                bytes: 100,
+                failure: None,
+            });
+        }
+        outcome
+    }
+
     #[test]
     fn lateness_is_judged_as_far_as_the_samples_reach() {
         let usage = RunUsage::default();
-        // The first `late` requests were sent 1 ms late, and each took 2 ms.
         let check = |count: u64, late: u64, expected: &[&str]| {
-            let mut outcome = outcome(0, |_| 0);
-            outcome.intended = count;
-            for n in 0..count {
-                let intended_ns = n * 5 * MS;
-                outcome.record.add(&RequestSample {
-                    n,
-                    intended_ns,
-                    sent_ns: intended_ns + if n < late { MS } else { 0 },
-                    ended_ns: intended_ns + 2 * MS,
-                    free_ns: 0,
-                    opening_ns: 0,
-                    status: 200,
-                    bytes: 100,
-                    failure: None,
-                });
-            }
+            let outcome = late_outcome(count, late);
             assert_eq!(
                 ReportInput::of(&outcome, pace(), &usage).objections(),
                 expected,
@@ -384,23 +389,7 @@ mod tests {
 
     #[test]
     fn lateness_is_judged_at_the_percentile_that_the_user_names() {
-        let usage = RunUsage::default();
-        let mut outcome = outcome(0, |_| 0);
-        outcome.intended = 20_000;
-        for n in 0..20_000 {
-            let intended_ns = n * 5 * MS;
-            outcome.record.add(&RequestSample {
-                n,
-                intended_ns,
-                sent_ns: intended_ns + if n < 25 { MS } else { 0 },
-                ended_ns: intended_ns + 2 * MS,
-                free_ns: 0,
-                opening_ns: 0,
-                status: 200,
-                bytes: 100,
-                failure: None,
-            });
-        }
+        let (usage, outcome) = (RunUsage::default(), late_outcome(20_000, 25));
         let verdict = |lateness_percent, asked: &[f64]| {
             let input = ReportInput::of(&outcome, pace(), &usage);
             ReportInput { lateness_percent, asked: asked.to_vec(), ..input }.verdict().join("")

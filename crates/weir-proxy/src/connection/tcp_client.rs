@@ -55,8 +55,8 @@ impl<'a, N: Net> TcpClient<'a, N> {
         }
     }
 
-    /// Finds what the client asks for in its TLS handshake. A client that sends no `ClientHello` in time is
-    /// taken for one that asks for nothing.
+    /// Reads the requests of the client in its TLS handshake. A client that sends no `ClientHello`
+    /// in time is taken for one that asks for nothing.
     async fn read_hello(
         &mut self,
         scope: Scope<'_, N>,

@@ -149,10 +149,7 @@ pub(super) fn with_slash(
         return None;
     }
     let mut location = [b"/", without_slashes(path), b"/"].concat();
-    if let Some(query) = view.query() {
-        location.push(b'?');
-        location.extend_from_slice(query);
-    }
+    view.append_query(&mut location);
     Some(location)
 }
 
@@ -262,6 +259,15 @@ fn with_paths<'f, C: ClientSide>(
     candidates: &'f [FileCandidate],
     options: Option<&FileOptions>,
 ) -> Cow<'f, [FileCandidate]> {
+    candidates_by(candidates, options, |rewrites, path| rewritten(exchange, rewrites, path).is_ok())
+}
+
+/// Does the same with a function that appends the path of a text, or returns false.
+pub(super) fn candidates_by<'f>(
+    candidates: &'f [FileCandidate],
+    options: Option<&FileOptions>,
+    mut rewrite: impl FnMut(&Rewrites, &mut Vec<u8>) -> bool,
+) -> Cow<'f, [FileCandidate]> {
     let texts = options.map_or(&[][..], |options| &options.texts);
     if texts.is_empty() {
         return Cow::Borrowed(candidates);
@@ -269,8 +275,7 @@ fn with_paths<'f, C: ClientSide>(
     let path_of = |(candidate, text): (&FileCandidate, &Option<Rewrites>)| {
         let Some(rewrites) = text else { return Some(candidate.clone()) };
         let mut path = Vec::new();
-        rewritten(exchange, rewrites, &mut path).ok()?;
-        candidate.with_rewritten(&path)
+        rewrite(rewrites, &mut path).then(|| candidate.with_rewritten(&path)).flatten()
     };
     candidates.iter().zip(texts).filter_map(path_of).collect()
 }

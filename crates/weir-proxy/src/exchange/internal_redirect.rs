@@ -54,10 +54,7 @@ fn redirect_to<C: ClientSide>(
 /// Prepares the request for another path, with its query.
 pub(crate) fn lead_to_path<C: ClientSide>(exchange: &mut Exchange<'_, C>, path: Vec<u8>) -> Ended {
     let mut target = path;
-    if let Some(query) = exchange.request_view().query() {
-        target.push(b'?');
-        target.extend_from_slice(query);
-    }
+    exchange.request_view().append_query(&mut target);
     let internal = &mut exchange.heads.internal;
     if internal.redirect(None, false).is_err() {
         return Ended::Refused(Refusal { cause: Cause::LoopDetected, status: 500 });

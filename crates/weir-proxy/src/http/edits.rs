@@ -469,18 +469,10 @@ impl Replacement {
         entry: Option<&Entry<'_>>,
     ) -> Option<Vec<u8>> {
         let mut beginning = Vec::new();
-        match (from.constant(), entry) {
-            (Some(text), _) => beginning.extend_from_slice(text),
-            (None, Some(entry)) => from.append(entry, Escape::Header, &mut beginning),
-            (None, None) => debug_assert!(false, "variables without an entry"),
-        }
+        append_text(from, entry, &mut beginning);
         let rest = current.strip_prefix(beginning.as_slice()).filter(|_| !beginning.is_empty())?;
         let mut text = Vec::new();
-        match (self.value.constant(), entry) {
-            (Some(to), _) => text.extend_from_slice(to),
-            (None, Some(entry)) => self.value.append(entry, Escape::Header, &mut text),
-            (None, None) => debug_assert!(false, "variables without an entry"),
-        }
+        append_text(&self.value, entry, &mut text);
         text.extend_from_slice(rest);
         Some(text)
     }
@@ -555,15 +547,21 @@ impl Replacement {
     }
 
     fn append_value(&self, groups: &RegexGroups<'_>, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
-        match (self.value.constant(), entry) {
-            (Some(text), _) => out.extend_from_slice(text),
-            (None, Some(entry)) => {
-                let mut captures = SmallVec::<[&[u8]; 12]>::new();
-                captures.extend((1..PATH_GROUPS).map(|at| groups.group(at).unwrap_or_default()));
-                self.value.append(&Entry { captures: &captures, ..*entry }, Escape::Header, out);
-            }
-            (None, None) => debug_assert!(false, "variables without an entry"),
-        }
+        let Some(entry) = entry.filter(|_| self.value.constant().is_none()) else {
+            return append_text(&self.value, None, out);
+        };
+        let mut captures = SmallVec::<[&[u8]; 12]>::new();
+        captures.extend((1..PATH_GROUPS).map(|at| groups.group(at).unwrap_or_default()));
+        append_text(&self.value, Some(&Entry { captures: &captures, ..*entry }), out);
+    }
+}
+
+/// Appends a text, whose variables need an entry.
+fn append_text(text: &Template, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
+    match (text.constant(), entry) {
+        (Some(text), _) => out.extend_from_slice(text),
+        (None, Some(entry)) => text.append(entry, Escape::Header, out),
+        (None, None) => debug_assert!(false, "variables without an entry"),
     }
 }
 

@@ -20,7 +20,7 @@ const HTML: &str = "text/html; charset=utf-8";
 /// 400.
 pub(crate) const PLAIN_HTTP: u16 = 497;
 
-/// What the built-in page tells such a client, in nginx's words.
+/// The reason on the built-in page for such a client, in nginx's words.
 const PLAIN_HTTP_REASON: &str = "The plain HTTP request was sent to HTTPS port";
 
 /// Configured pages for statuses that Weir answers itself, read when the configuration is loaded.

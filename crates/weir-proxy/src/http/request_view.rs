@@ -45,6 +45,14 @@ impl<'a> RequestView<'a> {
             None => self.head.query.map(|query| query.of(self.bytes)),
         }
     }
+
+    /// Appends the query with its `?`, if the request has one.
+    pub(crate) fn append_query(&self, target: &mut Vec<u8>) {
+        if let Some(query) = self.query() {
+            target.push(b'?');
+            target.extend_from_slice(query);
+        }
+    }
 }
 
 impl Headers for RequestView<'_> {

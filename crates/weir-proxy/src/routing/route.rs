@@ -351,7 +351,7 @@ impl RouteList {
 }
 
 impl Router {
-    /// Compiles a listener's routes in up to so many threads; `read` returns the contents of an
+    /// Compiles a listener's routes in at most `threads` threads; `read` returns the contents of an
     /// error page.
     ///
     /// # Errors

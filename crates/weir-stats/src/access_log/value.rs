@@ -325,7 +325,7 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
     }
 }
 
-/// What the first message of a client whose TLS is passed on says; it may be empty.
+/// A text from the first message of a client whose TLS is passed on; it may be empty.
 fn of_hello<'a>(entry: &Entry<'a>, text: &'a [u8]) -> VariableValue<'a> {
     if entry.preread.protocol.is_empty() { filled(text) } else { VariableValue::Bytes(text) }
 }

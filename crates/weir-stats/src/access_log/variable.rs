@@ -594,8 +594,8 @@ impl Variable {
         })
     }
 
-    /// Returns true if the variable is what the first message of a TLS client says, such as the name
-    /// that it asks for.
+    /// Returns true if the variable is what the first message of a TLS client says, such as the
+    /// name that it asks for.
     pub fn is_of_client_hello(&self) -> bool {
         self.is_or_uses(|kind| {
             matches!(

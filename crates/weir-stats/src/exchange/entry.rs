@@ -88,7 +88,7 @@ pub struct TlsParameters<'a> {
     pub client: Option<&'a ClientCertificate>,
 }
 
-/// What the first message of a client whose TLS is passed on offers.
+/// The offers in the first message of a client whose TLS is passed on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Preread<'a> {
     /// The highest TLS version, such as `TLSv1.3`; empty if the client did not begin TLS.

@@ -274,7 +274,7 @@ fn unsent(error: &h2::Error) -> FailureDetail {
 
 /// The failure for an error while a response is read.
 fn broken(error: &h2::Error) -> FailureDetail {
-    // What the library finds wrong with a response resets its stream from here.
+    // The library resets the stream of a response that it finds invalid.
     let is_invalid = error.is_library() || error.is_reset() && !error.is_remote();
     let failure = if is_invalid { RequestFailure::Protocol } else { RequestFailure::Read };
     FailureDetail(failure, error.to_string().into())

@@ -7,6 +7,7 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use weir_config::Config;
@@ -19,7 +20,7 @@ use weir_stats::{
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 
 use crate::exchange::files::{
-    FileTarget, StrippedPrefix, candidates_before_index, index_candidates, is_there,
+    FileTarget, StrippedPrefix, candidates_before_index, candidates_by, index_candidates, is_there,
     looks_for_file, question, tested, with_slash,
 };
 use crate::http::client_address::{PeerTrust, allowed, client_address};
@@ -28,7 +29,7 @@ use crate::http::path::percent::{PathBuffer, PathForm, slashes_of};
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
-use crate::http::rewrites::{RewriteFault, Rewrites};
+use crate::http::rewrites::RewriteFault;
 use crate::http::{header_names, path};
 use crate::routing::error_target::CompiledErrorDestination;
 use crate::routing::route::{CompiledAction, CompiledRedirect, CompiledRoute, InternalTarget};
@@ -473,31 +474,23 @@ impl<'a> Tracer<'a> {
     }
 
     /// The candidates of a request, those with variables as paths.
-    fn with_paths(&self, route: &'a CompiledRoute, files: &Files) -> Vec<FileCandidate> {
-        let candidates = &files.candidates;
-        let texts = route.file_options.as_deref().map_or(&[][..], |options| &options.texts);
-        if texts.is_empty() {
-            return candidates.clone();
-        }
+    fn with_paths<'f>(
+        &self,
+        route: &'a CompiledRoute,
+        files: &'f Files,
+    ) -> Cow<'f, [FileCandidate]> {
         let (view, rules) = (self.view(), &self.listener.path);
+        let (old, query) = (view.path(), view.query());
         let led = Led { route: Some(route), ..Led::default() };
-        let path_of = |(candidate, text): (&FileCandidate, &Option<Rewrites>)| {
-            let Some(rewrites) = text else { return Some(candidate.clone()) };
-            let mut path = Vec::new();
-            let (old, query) = (view.path(), view.query());
-            self.with_entry(led, |entry| rewrites.apply(old, query, rules, Some(entry), &mut path))
-                .ok()?;
-            candidate.with_rewritten(&path)
-        };
-        candidates.iter().zip(texts).filter_map(path_of).collect()
+        candidates_by(&files.candidates, route.file_options.as_deref(), |rewrites, path| {
+            self.with_entry(led, |entry| rewrites.apply(old, query, rules, Some(entry), path))
+                .is_ok()
+        })
     }
 
     /// Serves the request again with another path; returns false if it is refused instead.
     fn lead_to_path(&mut self, mut target: Vec<u8>) -> bool {
-        if let Some(query) = self.view().query() {
-            target.push(b'?');
-            target.extend_from_slice(query);
-        }
+        self.view().append_query(&mut target);
         if self.internal.redirect(None, false).is_err() {
             self.trace.refuse(500, "there are more internal redirects than a request may have");
             return false;

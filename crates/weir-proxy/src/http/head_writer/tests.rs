@@ -222,7 +222,7 @@ fn forwarding_headers_of_any_peer_pass_where_they_are_kept() {
         let underscores = "X_Forwarded_For: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\n";
         kept(trust, false, false).check_lines(underscores, underscores);
     }
-    // What Weir writes itself does not continue the lines of an untrusted peer.
+    // Weir's own lines do not continue those of an untrusted peer.
     let rest = "X-Forwarded-Prefix: /x\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 6.6.6.6\r\nA: 1\r\n";
     let expected = format!(
         "{rest}X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n\

@@ -14,6 +14,7 @@ use crate::net::buffers::poll_read_into;
 /// The beginning of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
+    /// A whole `ClientHello`.
     Hello(HelloFacts),
     /// It does not begin with a `ClientHello`.
     Other,
@@ -23,7 +24,7 @@ pub(crate) enum Beginning {
     Empty,
 }
 
-/// What a client asks for.
+/// The requests of a client in its first message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HelloFacts {
     /// The name of the server; empty without one.

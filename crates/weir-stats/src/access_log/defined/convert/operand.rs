@@ -1,7 +1,7 @@
 //! Converters with an argument that may have variables: the text that a value is compared with,
 //! the other number of a calculation, the map in which it is looked up.
 
-use std::hint::black_box;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use super::super::result::{FindVariable, ResultText};
 use super::ConvertStep;
@@ -43,14 +43,7 @@ impl TextComparison {
     pub(super) fn of(self, value: &[u8], text: &[u8]) -> i64 {
         match self {
             Self::Order => value.cmp(text) as i64,
-            Self::Secret => i64::from(
-                value.len() == text.len()
-                    && value
-                        .iter()
-                        .zip(text)
-                        .fold(0_u8, |sum, (one, other)| black_box(sum | (one ^ other)))
-                        == 0,
-            ),
+            Self::Secret => i64::from(verify_slices_are_equal(value, text).is_ok()),
         }
     }
 }
