@@ -713,3 +713,15 @@ pub fn forbidden_edit(name: &str) -> Option<&'static str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_file_of_any_name_has_a_path_below_its_directory() {
+        let path = |name: &str| FileCandidate::in_directory(name).path(b"/a/").unwrap();
+        assert_eq!(path("index.html"), b"/a/index.html");
+        assert_eq!(path("sub/in dex?.html"), b"/a/sub/in%20dex%3F.html");
+    }
+}
