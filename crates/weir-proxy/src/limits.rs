@@ -21,6 +21,8 @@ pub(crate) const MOST_REWRITE_STEPS: u8 = 100;
 /// The most bytes of a request's body that a text shows; a longer one is not shown at all, as in
 /// nginx, which keeps bodies of about this size in one buffer.
 pub(crate) const SHOWN_BODY: usize = 20 * 1024;
+/// The most bytes of a request's body that are kept while it is sent, for another attempt.
+pub(crate) const REPLAYED_BODY: usize = 64 * 1024;
 /// The most bytes of a target that was rewritten.
 pub(crate) const REWRITTEN_BYTES: usize = 64 * 1024;
 /// The most bytes of a head to which replaced values may lengthen it.

@@ -91,7 +91,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(QUEUE)
         .example("queue timeout=5s max=500 status=503 retry_after=1s page=sorry.html;"),
-    directive("retry", POOL_AND_ROUTE, "[NUMBER | off]", "The number of further attempts, by default 2, after an attempt fails before anything was sent to the client. A retry goes to a server that has not been tried yet, while there is one. A request that may have had an effect (POST, PATCH) is not retried once bytes of it were sent, and a body can only be sent again if it arrived completely with the head or is buffered by `buffer_request`. A request that the queue refused is not retried; a retry that has to wait joins the end of the queue. In a route it replaces the pool's, with all options but `budget=`, which is the pool's alone.")
+    directive("retry", POOL_AND_ROUTE, "[NUMBER | off]", "The number of further attempts, by default 2, after an attempt fails before anything was sent to the client. A retry goes to a server that has not been tried yet, while there is one. A request that may have had an effect (POST, PATCH) is not retried once bytes of it were sent, and a body can only be sent again up to 64 KiB, or if it is buffered by `buffer_request`. A request that the queue refused is not retried; a retry that has to wait joins the end of the queue. In a route it replaces the pool's, with all options but `budget=`, which is the pool's alone.")
         .words(0, 1)
         .options(RETRY)
         .example("retry 2 on=connect,reset,503 backoff=25ms;"),
@@ -375,7 +375,7 @@ const PASSIVE: &[OptionSpec] = &[
         "on",
         "CAUSE,…",
         "connect",
-        "The events that count as failures: `connect` (the connection or its TLS handshake failed), `reset` (the connection ended before the head of a response), `timeout` (no head in time), `invalid` (the response was not valid HTTP), `status` (a response with 502, 503 or 504), `400` to `599` (a response with this status).",
+        "The events that count as failures: `connect` (the connection or its TLS handshake failed), `reset` (the connection ended before the head of a response), `timeout` (no head in time), `invalid` (the response was not valid HTTP), `status` (a response with 502, 503 or 504), `400` to `599` (a response with this status), `grpc-unavailable` and the like (a call of gRPC that ends with this status, in the head or in the trailers).",
     ),
     option("window", "TIME", "10s", "The window in which failures are counted."),
     option(
@@ -496,7 +496,7 @@ const RETRY: &[OptionSpec] = &[
         "on",
         "WORD,…",
         "connect",
-        "The failures after which a request is retried. `connect`: no connection, for any reason. `refused`: only if the connection was refused. `reset`: the connection ended before the head of a response. `timeout`: sending the request or waiting for the response timed out. `invalid`: the response was not valid HTTP. `400` to `599`: a response with this status; it is discarded unless it is the last.",
+        "The failures after which a request is retried. `connect`: no connection, for any reason. `refused`: only if the connection was refused. `reset`: the connection ended before the head of a response. `timeout`: sending the request or waiting for the response timed out. `invalid`: the response was not valid HTTP. `400` to `599`: a response with this status; it is discarded unless it is the last. `grpc-unavailable` and the like (`grpc-` and the status in lower case, with hyphens): the head of the response ends a call of gRPC with this status, as a server that did not begin it does.",
     ),
     option(
         "budget",

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use weir_balance::{AdminState, EjectionRule, Fault};
+use weir_stats::GrpcStatus;
 
+use super::retry::grpc_failure;
 use super::{
     AgentCheck, Check, EndpointAddress, EndpointCheck, Policy, Queue, Retry, Sticky, TcpKeepalive,
     TlsClient,
@@ -359,6 +361,8 @@ pub enum PassiveCause {
     GatewayStatus,
     /// A response of this status, 400..=599.
     Status(u16),
+    /// A response of gRPC with this status, not OK.
+    Grpc(GrpcStatus),
 }
 
 impl PassiveCause {
@@ -374,8 +378,10 @@ impl PassiveCause {
 
 impl fmt::Display for PassiveCause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::Status(status) = self {
-            return write!(formatter, "{status}");
+        match self {
+            Self::Status(status) => return write!(formatter, "{status}"),
+            Self::Grpc(status) => return write!(formatter, "grpc-{}", status.as_str()),
+            _ => {}
         }
         let word = Self::WORDS.iter().find(|(_, on)| on == self).map_or("", |(word, _)| word);
         formatter.write_str(word)
@@ -389,13 +395,17 @@ impl FromStr for PassiveCause {
         if let Some((_, cause)) = Self::WORDS.iter().find(|(word, _)| *word == text) {
             return Ok(*cause);
         }
+        if let Some(status) = grpc_failure(text) {
+            return Ok(Self::Grpc(status?));
+        }
         match text.parse() {
             Ok(status @ 400..=599) => Ok(Self::Status(status)),
             Ok(_) => Err(format!("`{text}` is not an error status: 400 to 599")),
             Err(_) => {
                 let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
                 Err(format!(
-                    "`{text}` is not a failure: write `{}` or a status, separated by commas",
+                    "`{text}` is not a failure: write `{}`, a status or a \
+                     status of gRPC such as `grpc-unavailable`, separated by commas",
                     words.join("`, `")
                 ))
             }

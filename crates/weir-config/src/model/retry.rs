@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use weir_stats::GrpcStatus;
 
 use crate::units::{duration, percent};
 
@@ -64,6 +65,8 @@ pub enum RetryOn {
     Invalid,
     /// A response of this status, 400..=599.
     Status(u16),
+    /// A response of gRPC with this status, not OK.
+    Grpc(GrpcStatus),
 }
 
 impl RetryOn {
@@ -77,10 +80,21 @@ impl RetryOn {
     ];
 }
 
+/// The status of gRPC that a word such as `grpc-unavailable` names; `None` if it names none.
+pub(super) fn grpc_failure(text: &str) -> Option<Result<GrpcStatus, String>> {
+    let status = GrpcStatus::named(text.strip_prefix("grpc-")?);
+    let failure = status.filter(|status| *status != GrpcStatus::OK);
+    Some(failure.ok_or_else(|| {
+        format!("`{text}` is no failure of gRPC: write one such as `grpc-unavailable`")
+    }))
+}
+
 impl fmt::Display for RetryOn {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::Status(status) = self {
-            return write!(formatter, "{status}");
+        match self {
+            Self::Status(status) => return write!(formatter, "{status}"),
+            Self::Grpc(status) => return write!(formatter, "grpc-{}", status.as_str()),
+            _ => {}
         }
         let word = Self::WORDS.iter().find(|(_, on)| on == self).map_or("", |(word, _)| word);
         formatter.write_str(word)
@@ -94,13 +108,17 @@ impl FromStr for RetryOn {
         if let Some((_, on)) = Self::WORDS.iter().find(|(word, _)| *word == text) {
             return Ok(*on);
         }
+        if let Some(status) = grpc_failure(text) {
+            return Ok(Self::Grpc(status?));
+        }
         match text.parse() {
             Ok(status @ 400..=599) => Ok(Self::Status(status)),
             Ok(_) => Err(format!("`{text}` is not an error status: 400 to 599")),
             Err(_) => {
                 let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
                 Err(format!(
-                    "`{text}` is not a failure to retry: write `{}` or a status, separated by commas",
+                    "`{text}` is not a failure to retry: write `{}`, a status or a \
+                     status of gRPC such as `grpc-unavailable`, separated by commas",
                     words.join("`, `")
                 ))
             }

@@ -117,6 +117,9 @@ fn words(cause: PassiveCause) -> Cow<'static, str> {
         PassiveCause::Status(status) => {
             return Cow::Owned(format!("a response with status {status}"));
         }
+        PassiveCause::Grpc(status) => {
+            return Cow::Owned(format!("a call with status `{}`", status.as_str()));
+        }
     })
 }
 

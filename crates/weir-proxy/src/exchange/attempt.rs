@@ -157,11 +157,19 @@ impl<'a, S: Socket> Attempt<'a, S> {
         self.heard.span_since(self.progressed)
     }
 
-    /// Tells whether the same request may be sent again (law 7 of the simulation's checkers). All
-    /// of it must still be available, and a request of which bytes went upstream is not sent twice
-    /// if it may have had an effect, unless the configuration allows that.
-    pub(crate) fn may_repeat(&self, method: Method, rules: &RetryRules) -> bool {
-        !self.upload.has_read && (self.upload.written == 0 || rules.may_resend(method))
+    /// Tells whether the same request may be sent again after this trouble (law 7 of the
+    /// simulation's checkers). All of it must still be available, and a request of which bytes went
+    /// upstream is not sent twice if it may have had an effect, unless the configuration allows
+    /// that. Calls of gRPC are all POST: their statuses in `retry` are such a permission.
+    pub(crate) fn may_repeat(
+        &self,
+        method: Method,
+        rules: &RetryRules,
+        trouble: Option<Trouble>,
+    ) -> bool {
+        let is_asked = matches!(trouble, Some(Trouble::Grpc(_)));
+        self.upload.can_begin_again()
+            && (self.upload.written == 0 || is_asked || rules.may_resend(method))
     }
 
     /// Returns true if the response with the head `response` was received completely, with no byte

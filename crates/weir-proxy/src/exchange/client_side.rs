@@ -38,6 +38,9 @@ pub(crate) trait ClientSide: Sized {
     /// Set if its exchanges may use a connection to an endpoint that served others before.
     const SHARES_CONNECTIONS: bool = true;
 
+    /// Set if requests may be calls of gRPC, which needs the trailers of HTTP/2.
+    const SPEAKS_GRPC: bool = false;
+
     /// The data of the client's connection.
     fn facts(&self) -> &ConnectionFacts;
 

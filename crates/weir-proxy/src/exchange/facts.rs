@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use smallvec::SmallVec;
 use weir_balance::{Ahead, Decision, Slot, WaitsFor};
-use weir_stats::{Cause, Delays, Setback, Times, WaitedFor};
+use weir_stats::{Cause, Delays, GrpcStatus, Setback, Times, WaitedFor};
 
 use crate::http::client_address::PeerTrust;
 use crate::http::request_id::RequestId;
@@ -165,6 +165,8 @@ pub(crate) struct ExchangeOutcome {
     pub(crate) cause: Cause,
     /// The status sent to the client; 0 before that.
     pub(crate) status: u16,
+    /// The status of the call, once the response has told it, if the request is one of gRPC.
+    pub(crate) grpc_status: Option<GrpcStatus>,
     /// The time at which the response was sent completely, once that is known.
     pub(crate) ended: Option<Instant>,
     pub(crate) times: Times,
@@ -179,6 +181,7 @@ impl Default for ExchangeOutcome {
         Self {
             cause: Cause::Complete,
             status: 0,
+            grpc_status: None,
             ended: None,
             times: Times::default(),
             delays: Delays::default(),

@@ -12,6 +12,7 @@ pub(crate) mod error_page;
 pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod files;
+pub(crate) mod grpc;
 pub(crate) mod internal_redirect;
 pub(crate) mod local_reply;
 pub(crate) mod malformed;
@@ -39,6 +40,7 @@ pub(crate) mod upload;
 pub(crate) mod whole_response;
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::task::yield_now;
 use weir_config::model::RequestTimeout;
@@ -393,22 +395,27 @@ fn check_body<C: ClientSide>(
 }
 
 /// Sets the exchange's total time limit to the route's, or to the pool's if that is shorter than
-/// the listener's, which is in force.
+/// the listener's, which is in force; for a call of gRPC to the client's if that is shorter.
 fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute, pool: Option<u32>) {
     let scope = exchange.scope;
-    let wait = match (route.request_timeout, pool) {
-        (RequestTimeout::After(wait), _) => Some(wait),
-        (RequestTimeout::Off, _) => None,
+    let end = |wait: Option<Duration>| wait.map(|wait| exchange.arrival.first_byte + wait);
+    match (route.request_timeout, pool) {
+        (RequestTimeout::After(wait), _) => scope.set_deadline(end(Some(wait))),
+        (RequestTimeout::Off, _) => scope.set_deadline(None),
         (RequestTimeout::Inherited, Some(pool)) => {
             let pool = scope.generation.pool(pool as usize);
             let of_pool = pool.and_then(|pool| pool.rules.timeouts.request);
-            let Some(of_pool) = of_pool else { return };
-            let of_listener = scope.listener.timeouts.request;
-            Some(of_listener.map_or(of_pool, |own| own.min(of_pool)))
+            if let Some(of_pool) = of_pool {
+                let of_listener = scope.listener.timeouts.request;
+                let wait = of_listener.map_or(of_pool, |own| own.min(of_pool));
+                scope.set_deadline(end(Some(wait)));
+            }
         }
-        (RequestTimeout::Inherited, _) => return,
-    };
-    scope.set_deadline(wait.map(|wait| exchange.arrival.first_byte + wait));
+        (RequestTimeout::Inherited, None) => {}
+    }
+    if let Some(end) = end(grpc::timeout(exchange)) {
+        scope.set_deadline(Some(scope.deadline().map_or(end, |own| own.min(end))));
+    }
 }
 
 async fn answer<C: ClientSide>(

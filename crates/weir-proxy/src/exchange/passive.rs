@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_balance::{AfterFailure, Slot};
 use weir_config::model::PassiveCause;
+use weir_stats::GrpcStatus;
 
 use crate::exchange::attempt::Failure;
 use crate::exchange::scope::Scope;
@@ -88,8 +89,9 @@ impl<N: Net> Scope<'_, N> {
         self.worker.process.notices.tell(Notice { pool: Arc::clone(pool), what })
     }
 
-    /// Records the head of a response.
-    pub(crate) fn endpoint_answered(self, at: EndpointRef<'_>, status: u16) {
+    /// Records the head of a response; `verdict` says whether it is a success unless its status says
+    /// otherwise.
+    pub(crate) fn endpoint_answered(self, at: EndpointRef<'_>, status: u16, verdict: Verdict) {
         if matches!(*at.pool.passive_on, [PassiveCause::Connect]) {
             return;
         }
@@ -97,13 +99,39 @@ impl<N: Net> Scope<'_, N> {
         let gateway = matches!(status, 502..=504) && on.contains(&PassiveCause::GatewayStatus);
         if gateway || status >= 400 && on.contains(&PassiveCause::Status(status)) {
             self.count_failure(at, PassiveCause::Status(status));
-        } else {
+        } else if verdict == Verdict::Known {
             at.pool.balancer.endpoint_succeeded(at.index);
+        }
+    }
+
+    /// Records the status of a call of gRPC, at a pool where such statuses count.
+    pub(crate) fn call_ended(self, at: EndpointRef<'_>, status: GrpcStatus) {
+        if at.pool.counts_calls() {
+            if status == GrpcStatus::OK || !at.pool.passive_on.contains(&PassiveCause::Grpc(status))
+            {
+                at.pool.balancer.endpoint_succeeded(at.index);
+            } else {
+                self.count_failure(at, PassiveCause::Grpc(status));
+            }
         }
     }
 }
 
+/// The knowledge about a response when its head arrives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Its status says whether it is a failure.
+    Known,
+    /// The status of a call of gRPC says that, which may follow in the trailers.
+    Follows,
+}
+
 impl UpstreamPool {
+    /// Returns true if a status of gRPC counts as a failure.
+    pub(crate) fn counts_calls(&self) -> bool {
+        self.passive_on.iter().any(|cause| matches!(cause, PassiveCause::Grpc(_)))
+    }
+
     /// Records an established connection; it clears the endpoint's failures if only failed connects
     /// count.
     pub(crate) fn endpoint_connected(&self, endpoint: usize) {

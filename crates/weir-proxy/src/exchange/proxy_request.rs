@@ -18,7 +18,9 @@ use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
-use crate::exchange::{error_page, passive, preference, record, request_key, response, rewrite};
+use crate::exchange::{
+    error_page, grpc, passive, preference, record, request_key, response, rewrite,
+};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
@@ -67,11 +69,13 @@ pub(crate) async fn proxy<C: ClientSide>(
         let at = dispatch.at(placement.endpoint.unwrap_or_default());
         let heard = attempt.hear(exchange, at).await;
         let heard = heard.and_then(|()| check_switch(exchange, &mut attempt, route));
-        let repeatable = attempt.may_repeat(exchange.heads.sent_method(), &at.rules.retry);
+        let (method, retry) = (exchange.heads.sent_method(), &at.rules.retry);
         let trouble = match heard {
-            Ok(()) => note_answer(exchange, at, attempt.heard),
+            Ok(()) => note_answer(exchange, at, &attempt),
             // The endpoint closed an idle connection while the request was on its way to it.
-            Err(Failure::Silent) if repeatable && attempt.upstream.reused => {
+            Err(Failure::Silent)
+                if attempt.upstream.reused && attempt.may_repeat(method, retry, None) =>
+            {
                 dispatch.pass_over_idle(scope);
                 rewind(exchange, at.rules, attempt.upload);
                 continue;
@@ -83,8 +87,10 @@ pub(crate) async fn proxy<C: ClientSide>(
                 note_failure(scope, at, failure)
             }
         };
-        let trouble =
-            trouble.filter(|trouble| repeatable && dispatch.may_go_on(exchange, *trouble));
+        let trouble = trouble.filter(|trouble| {
+            attempt.may_repeat(method, retry, Some(*trouble))
+                && dispatch.may_go_on(exchange, *trouble)
+        });
         match (trouble, heard) {
             (Some(trouble), _) => {
                 give_up(exchange, pool, attempt, trouble);
@@ -125,12 +131,13 @@ fn read_head<C: ClientSide>(
 fn note_answer<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     at: EndpointRef<'_>,
-    heard: Instant,
+    attempt: &Attempt<'_, StreamOf<C>>,
 ) -> Option<Trouble> {
     let (scope, status) = (exchange.scope, exchange.heads.response.status);
-    scope.endpoint_answered(at, status);
-    scope.slot_answered(exchange.placement.slot.as_mut(), at, heard);
-    at.rules.retry.minds_status(status).then_some(Trouble::Status(status))
+    scope.endpoint_answered(at, status, grpc::verdict(exchange, at));
+    scope.slot_answered(exchange.placement.slot.as_mut(), at, attempt.heard);
+    let of_call = grpc::note_head(exchange, at, &attempt.raw);
+    of_call.or_else(|| at.rules.retry.minds_status(status).then_some(Trouble::Status(status)))
 }
 
 /// Records that an endpoint sent no response head; returns the trouble that this means for the
@@ -306,6 +313,7 @@ fn give_up<C: ClientSide>(
     trouble: Trouble,
 ) {
     let upload = discard(exchange, pool, attempt, trouble);
+    exchange.outcome.grpc_status = None;
     rewind(exchange, exchange.rules(pool), upload);
 }
 
@@ -319,7 +327,9 @@ fn discard<'u, C: ClientSide>(
 ) -> &'u mut Pump {
     let scope = exchange.scope;
     // An attempt without a response leaves `heads.response` of an earlier attempt in place.
-    let clean = matches!(trouble, Trouble::Status(status) if status != 101)
+    let is_answer = matches!(trouble, Trouble::Status(_) | Trouble::Grpc(_));
+    let clean = is_answer
+        && exchange.heads.response.status != 101
         && attempt.is_over(&exchange.heads.response);
     let Attempt { upstream, upload, raw, .. } = attempt;
     if clean && let Some(endpoint) = exchange.placement.endpoint {

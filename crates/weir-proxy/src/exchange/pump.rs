@@ -1,6 +1,8 @@
 //! Moves one body from a source to a sink: decodes its framing, encodes it anew, holds at most one
 //! buffer, and never waits to fill it. The caller sets deadlines and interprets failures.
 
+mod replay;
+
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use smallvec::SmallVec;
 use weir_wire::{ChunkedDecoder, Framing, Step, encode};
 
 use crate::exchange::body_stream::{BodySink, BodySource};
+use crate::exchange::pump::replay::Replay;
 use crate::http::trailers::TrailerRules;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::{DECODE_FRAMING, SMALL_BUFFER, TURN_FRAMING_COST};
@@ -94,8 +97,8 @@ pub(crate) struct Pump {
     limit: u64,
     /// The throttle that limits the rate, if there is one.
     throttle: Option<Box<Throttle>>,
-    /// The maximum number of bytes that are read beyond the body.
-    surplus_limit: usize,
+    /// The body so far, if it may have to be sent again.
+    replay: Option<Box<Replay>>,
     /// The number of body bytes decoded so far.
     pub(crate) body_bytes: u64,
     /// The number of bytes handed to the sink so far, including framing.
@@ -111,14 +114,25 @@ pub(crate) struct Pump {
     finished: bool,
     /// Set if the body was read and decoded before this pump was made.
     pub(crate) is_whole: bool,
+    surplus: Surplus,
+}
+
+/// The bytes that may be read beyond a body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Surplus {
+    /// Any number.
+    #[default]
+    Any,
+    /// As many as are put back to the source: [`SMALL_BUFFER`].
+    PutBack,
 }
 
 /// The limits of a body, and the rules for its trailers.
 pub(crate) struct Bounds {
     /// The maximum number of body bytes.
     pub(crate) bytes: u64,
-    /// The maximum number of bytes that are read beyond the body.
-    pub(crate) surplus: usize,
+    /// The bytes that may be read beyond the body.
+    pub(crate) surplus: Surplus,
     /// The throttle that limits the rate, if there is one.
     pub(crate) throttle: Option<Box<Throttle>>,
     /// The rules for trailers; `None` drops trailers.
@@ -127,7 +141,7 @@ pub(crate) struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { bytes: u64::MAX, surplus: usize::MAX, throttle: None, trailers: None }
+        Self { bytes: u64::MAX, surplus: Surplus::Any, throttle: None, trailers: None }
     }
 }
 
@@ -165,7 +179,7 @@ impl Pump {
             trailers: bounds.trailers,
             limit: bounds.bytes,
             throttle: bounds.throttle,
-            surplus_limit: bounds.surplus,
+            replay: None,
             body_bytes: 0,
             written: 0,
             read: 0,
@@ -174,6 +188,7 @@ impl Pump {
             waiting: Waiting::Write,
             finished: false,
             is_whole: false,
+            surplus: bounds.surplus,
         }
     }
 
@@ -220,11 +235,17 @@ impl Pump {
         self.limit
     }
 
+    /// The trailers that a sink gets which frames bodies itself, once the body has ended.
+    pub(crate) fn sink_trailers(&self) -> &[u8] {
+        if self.encoder == Encoder::Sink { &self.tail } else { &[] }
+    }
+
     /// Puts a head in front of the bytes to send; nothing may have been sent yet.
     pub(crate) fn prepend(&mut self, mut head: Vec<u8>) {
         if !self.out.is_empty() {
             head.extend_from_slice(&self.out);
         }
+        self.write_replay(&mut head);
         self.out = head;
     }
 
@@ -235,7 +256,7 @@ impl Pump {
 
     /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
-        self.raw.capacity() + self.out.capacity() + self.tail.capacity()
+        self.raw.capacity() + self.out.capacity() + self.tail.capacity() + self.kept_bytes()
     }
 
     /// The maximum that a read may take now: the known rest of the body, and the permitted surplus.
@@ -245,7 +266,11 @@ impl Pump {
             Decoder::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
             _ => 0,
         };
-        left.saturating_add(self.surplus_limit).saturating_sub(undecoded)
+        let beyond = match self.surplus {
+            Surplus::Any => usize::MAX,
+            Surplus::PutBack => SMALL_BUFFER,
+        };
+        left.saturating_add(beyond).saturating_sub(undecoded)
     }
 
     /// Returns true if everything was read, sent and flushed.
@@ -485,6 +510,7 @@ impl Pump {
     /// Writes the end of the body, with the trailers that may pass.
     fn end(&mut self, trailers: &[u8]) {
         self.decoder = Decoder::Done;
+        self.note_end(trailers);
         let rules = self.trailers.as_deref();
         end_body(self.encoder, rules.map(|rules| (rules, trailers)), &mut self.tail);
         if self.encoder == Encoder::Sink {
@@ -526,6 +552,7 @@ impl Pump {
             return Err(PumpFailure::TooLarge);
         }
         self.direct = start..end;
+        self.note_decoded();
         self.encode(trailers);
         Ok(())
     }

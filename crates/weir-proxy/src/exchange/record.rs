@@ -116,6 +116,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         times: outcome.times,
         cause: outcome.cause,
         status: status_so_far(exchange),
+        grpc_status: outcome.grpc_status,
         peer: client.facts().peer,
         client: arrival.client.or_else(|| client.facts().peer_ip()),
         local: local_address(*scope, client),

@@ -12,11 +12,11 @@ use crate::exchange::body_stream::BodyStream;
 use crate::exchange::client_side::{ClientSide, ReceivedBody, wait_with};
 use crate::exchange::local_reply::{ResponsePiece, Taking, write_paced};
 use crate::exchange::outcome::Ended;
-use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure};
+use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Surplus};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::limiting::bandwidth::Throttle;
-use crate::limits::{LONG_HEAD, SHOWN_BODY, SMALL_BUFFER};
+use crate::limits::{LONG_HEAD, SHOWN_BODY};
 use crate::snapshot::RequestBodies;
 use crate::time::deadline_timer::Elapsed;
 use crate::time::instant::Instant;
@@ -48,11 +48,16 @@ pub(crate) fn initial_body<C: ClientSide>(
     let own = rules.buffer_request.unwrap_or(u64::MAX);
     let bounds = Bounds {
         bytes: route.map_or(u64::MAX, |route| route.body_bytes).min(own),
-        surplus: SMALL_BUFFER,
+        surplus: Surplus::PutBack,
         throttle,
         trailers: arrival.trailers.clone(),
     };
-    Pump::new(Vec::new(), framing, encoder, raw, 0, bounds)
+    let mut upload = Pump::new(Vec::new(), framing, encoder, raw, 0, bounds);
+    // A body that is buffered whole is kept in any case.
+    if framing != Framing::None && rules.buffer_request.is_none() && rules.retry.repeats_sent() {
+        upload.keep_for_replay();
+    }
+    upload
 }
 
 /// The pump for a request that an error led to another route: one with the body that was kept, or
@@ -233,13 +238,17 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
     }
 }
 
-/// Prepares the body for another attempt, after one for which `Attempt::may_repeat` is true: a body
-/// that is not buffered whole has then read nothing beyond the bytes that came with the head.
+/// Prepares the body for another attempt, after one for which `Attempt::may_repeat` is true: of a
+/// body that is not buffered whole, nothing was read beyond the bytes that came with the head, or
+/// all that was read is kept.
 pub(crate) fn rewind<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     rules: &UpstreamRules,
     upload: &mut Pump,
 ) {
+    if upload.has_read && upload.begin_again() {
+        return;
+    }
     let throttle = upload.take_throttle();
     // The rules may be those of a pool that the request went over to after its body was read.
     *upload = if upload.is_whole {

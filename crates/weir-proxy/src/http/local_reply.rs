@@ -218,6 +218,12 @@ impl<'a> Reply<'a> {
         Self { headers, ..self }
     }
 
+    /// Makes it the response of gRPC whose trailers are these headers: it has no body.
+    #[must_use]
+    pub fn as_trailers_only(self, headers: &'a [(&'static str, String)]) -> Self {
+        Self { body: Some(Body::Given("application/grpc", b"")), headers, ..self }
+    }
+
     /// Sets `Location`.
     #[must_use]
     pub fn with_location(self, location: &'a [u8]) -> Self {

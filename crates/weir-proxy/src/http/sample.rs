@@ -114,6 +114,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         attempts: 1,
         failed_attempts: &[],
         reused: false,
+        grpc_status: None,
         affinity: weir_stats::AffinityOutcome::None,
         queue_position: 0,
         reasons: None,

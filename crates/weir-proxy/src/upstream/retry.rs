@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_balance::{Permit, RetryBudget};
 use weir_config::model::{Retry, RetryOn};
-use weir_stats::{Cause, Setback};
+use weir_stats::{Cause, GrpcStatus, Setback};
 use weir_wire::Method;
 
 /// The number of times that the first back-off may be doubled.
@@ -22,6 +22,8 @@ pub(crate) enum Trouble {
     Cause(Cause),
     /// A response of this status.
     Status(u16),
+    /// A response of gRPC with this status in its head.
+    Grpc(GrpcStatus),
 }
 
 impl Trouble {
@@ -32,7 +34,7 @@ impl Trouble {
         match self {
             Self::Refused => Cause::ConnectFailed,
             Self::Cause(cause) => cause,
-            Self::Status(_) => Cause::NoEndpoint,
+            Self::Status(_) | Self::Grpc(_) => Cause::NoEndpoint,
         }
     }
 
@@ -41,6 +43,7 @@ impl Trouble {
         match self {
             Self::Refused | Self::Cause(_) => Setback::Cause(self.cause()),
             Self::Status(status) => Setback::Status(status),
+            Self::Grpc(status) => Setback::Grpc(status),
         }
     }
 
@@ -60,6 +63,7 @@ impl Trouble {
             ),
             RetryOn::Invalid => self == Self::Cause(Cause::BadResponse),
             RetryOn::Status(status) => self == Self::Status(status),
+            RetryOn::Grpc(status) => self == Self::Grpc(status),
         }
     }
 }
@@ -101,10 +105,21 @@ impl RetryRules {
         status >= 400 && self.on.contains(&RetryOn::Status(status))
     }
 
+    /// Returns true if a response of gRPC with this status may lead to another attempt.
+    pub(crate) fn minds_grpc(&self, status: GrpcStatus) -> bool {
+        self.on.contains(&RetryOn::Grpc(status))
+    }
+
     /// Returns true if a request may be sent again after bytes of it were sent upstream (RFC 9110
     /// section 9.2.2).
     pub(crate) fn may_resend(&self, method: Method) -> bool {
         self.resends_all || method.is_idempotent()
+    }
+
+    /// Returns true if requests may be repeated that were sent, so that a body is to be kept.
+    pub(crate) fn repeats_sent(&self) -> bool {
+        let is_sent = |on: &RetryOn| !matches!(on, RetryOn::Connect | RetryOn::Refused);
+        self.attempts > 0 && self.on.iter().any(is_sent)
     }
 
     /// Returns true if an endpoint may be tried a second time, after a back-off.
@@ -170,6 +185,8 @@ mod tests {
             Trouble::Cause(Cause::BadResponse),
             Trouble::Status(502),
             Trouble::Status(503),
+            Trouble::Grpc(GrpcStatus::UNAVAILABLE),
+            Trouble::Grpc(GrpcStatus::UNKNOWN),
         ];
         let check = |on: RetryOn, expected: &[usize]| {
             let policy = policy(&[on]);
@@ -183,6 +200,7 @@ mod tests {
         check(RetryOn::Timeout, &[5, 6]);
         check(RetryOn::Invalid, &[7]);
         check(RetryOn::Status(503), &[9]);
+        check(RetryOn::Grpc(GrpcStatus::UNAVAILABLE), &[10]);
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl<'a> LostRecorder<'a> {
             attempts: u32::from(endpoint.is_some()),
             failed_attempts: &[],
             reused: false,
+            grpc_status: None,
             affinity: AffinityOutcome::default(),
             queue_position: 0,
             reasons: None,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One line. Its objects are flat except for `tls` and `captures`, which scenarios do not read.
+/// One line. Its objects are flat except for `tls` and `captures`, which scenarios do not read, and `grpc`.
 pub(crate) struct Line(String);
 
 impl fmt::Debug for Line {
@@ -37,6 +37,14 @@ impl Line {
             "null" => None,
             number => Some(number.parse().unwrap_or_else(|_| panic!("{name} is {number}"))),
         }
+    }
+
+    /// Returns an object as it is written.
+    pub(crate) fn object(&self, name: &str) -> &str {
+        let key = format!(",\"{name}\":");
+        let at = self.0.find(&key).unwrap_or_else(|| panic!("no {name} in {}", self.0));
+        let rest = &self.0[at + key.len()..];
+        &rest[..rest.find('}').map_or(rest.len(), |end| end + 1)]
     }
 
     /// Returns the texts of a list, joined by commas.

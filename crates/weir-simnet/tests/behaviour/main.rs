@@ -12,6 +12,7 @@ mod causes;
 mod error_targets;
 mod expires;
 mod framing;
+mod grpc;
 mod headers;
 mod health;
 mod http2;

@@ -110,20 +110,86 @@ fn a_post_is_retried_if_the_configuration_allows_it() {
 }
 
 #[test]
-fn a_body_is_sent_again_only_if_all_of_it_has_arrived() {
-    let half = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello";
+fn a_body_that_arrives_while_it_is_sent_is_sent_again_from_its_beginning() {
     play(&two("1 on=reset"), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;
-        client.send(half).await;
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello").await;
         let mut upstream = first.accept().await;
         upstream.head().await;
-        client.send("world").await;
-        upstream.expect("helloworld").await;
+        upstream.expect("hello").await;
+        client.send("wor").await;
+        upstream.expect("wor").await;
         drop(upstream);
-        assert_eq!(client.message().await.status(), 502);
-        second.expect_no_connection().await;
+        let mut upstream = second.accept().await;
+        upstream.head().await;
+        upstream.expect("hellowor").await;
+        // The rest, and a request behind it.
+        client.send(["ld", GET].concat()).await;
+        upstream.expect("ld").await;
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        answer(&first, OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        let lines = world.log().await;
+        assert_eq!(lines[0].list("failed_attempts"), "10.0.1.1:80=upstream_reset");
+        assert_eq!(lines[1].number("attempts"), Some(1));
     });
+}
+
+#[test]
+fn chunks_and_trailers_are_sent_again() {
+    play(&two("1 on=reset"), async |world| {
+        let (first, second) = both(world);
+        let mut client = world.client().await;
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        client.send("3\r\nabc\r\n").await;
+        let mut upstream = first.accept().await;
+        upstream.head().await;
+        assert_eq!(upstream.chunk().await.as_deref(), Some("abc"));
+        client.send(["2\r\nde\r\n0\r\nX-Sum: 5\r\n\r\n", GET].concat()).await;
+        assert_eq!(upstream.chunk().await.as_deref(), Some("de"));
+        assert_eq!(upstream.chunk().await, None);
+        assert_eq!(upstream.trailers().await, ["X-Sum: 5"]);
+        drop(upstream);
+        let mut upstream = second.accept().await;
+        let request = upstream.message().await;
+        assert_eq!((request.text(), &*request.trailers), ("abcde", &["X-Sum: 5".to_owned()][..]));
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        answer(&first, OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_body_that_is_too_long_to_be_kept_is_not_sent_again() {
+    for (bytes, status) in [(65_536, 200), (65_537, 502)] {
+        play(&two("1 on=reset"), async |world| {
+            let (first, second) = both(world);
+            let mut client = world.client().await;
+            let head = format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n");
+            client.send(head).await;
+            let mut upstream = first.accept().await;
+            upstream.head().await;
+            client.send(vec![b'x'; bytes]).await;
+            upstream.discard(bytes).await;
+            drop(upstream);
+            if status == 200 {
+                let mut upstream = second.accept().await;
+                assert_eq!(upstream.message().await.text().len(), bytes);
+                upstream.send(OK).await;
+            } else {
+                second.expect_no_connection().await;
+            }
+            assert_eq!(client.message().await.status(), status);
+        });
+    }
+}
+
+#[test]
+fn a_body_that_was_buffered_is_sent_again() {
+    let half = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello";
     play(&app(&format!("{TWO} retry 1 on=reset; buffer_request 1m;"), ""), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;

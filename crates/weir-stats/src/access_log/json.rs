@@ -93,6 +93,7 @@ fn append_reasons(reasons: Reasons<'_>, out: &mut Vec<u8>) {
 fn append_counts(entry: &Entry<'_>, out: &mut Vec<u8>) {
     optional("status", (entry.status != 0).then_some(u64::from(entry.status)), out);
     text("cause", entry.cause.as_str(), out);
+    append_grpc(entry, out);
     number("bytes_received", entry.bytes_received, out);
     number("bytes_sent", entry.bytes_sent, out);
     number("body_bytes_sent", entry.body_bytes_sent, out);
@@ -102,6 +103,18 @@ fn append_counts(entry: &Entry<'_>, out: &mut Vec<u8>) {
     number("listener_connections", u64::from(counts.listener), out);
     number("pool_in_flight", u64::from(counts.pool), out);
     number("endpoint_in_flight", u64::from(counts.endpoint), out);
+}
+
+/// Appends the method and the status of a call of gRPC, or `null`.
+fn append_grpc(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let Some(method) = value::grpc_method(entry) else { return bytes("grpc", b"", out) };
+    key("grpc", out);
+    out.extend_from_slice(b"{\"service\":\"");
+    escape::append(method.service, Escape::Json, out);
+    out.push(b'"');
+    bytes("method", method.name, out);
+    optional("status", entry.grpc_status.map(|status| u64::from(status.code())), out);
+    out.push(b'}');
 }
 
 fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {

@@ -8,8 +8,8 @@ use crate::access_log::haproxy::HaproxyField;
 use crate::access_log::variable::{Definition, Plain, VariableKind};
 use crate::access_log::{clock, decoded_path, escape, format, why};
 use crate::{
-    ClientCertificate, Clock, Entry, Escape, FailedAttempt, Headers, Micros, Setback, Slashes, TCP,
-    Variable,
+    ClientCertificate, Clock, Entry, Escape, FailedAttempt, GrpcMethod, Headers, Micros, Setback,
+    Slashes, TCP, Variable, is_grpc,
 };
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -117,6 +117,10 @@ pub(crate) fn append_failed(attempt: &FailedAttempt<'_>, how: Escape, out: &mut 
     match attempt.why {
         Setback::Cause(cause) => out.extend_from_slice(cause.as_str().as_bytes()),
         Setback::Status(status) => format::append(status, out),
+        Setback::Grpc(status) => {
+            out.extend_from_slice(b"grpc-");
+            out.extend_from_slice(status.as_str().as_bytes());
+        }
     }
 }
 
@@ -273,6 +277,13 @@ fn current_path<'a>(entry: &Entry<'a>) -> &'a [u8] {
     if entry.path.is_empty() { path(entry.target) } else { entry.path }
 }
 
+/// The method that is called, if the request is a call of gRPC.
+pub(crate) fn grpc_method<'a>(entry: &Entry<'a>) -> Option<GrpcMethod<'a>> {
+    let is_call =
+        entry.method == b"POST" && entry.request_headers.value("content-type").is_some_and(is_grpc);
+    is_call.then(|| GrpcMethod::of_path(current_path(entry))).flatten()
+}
+
 /// Returns nginx's `$request_completion`.
 fn completion(entry: &Entry<'_>) -> &'static [u8] {
     let is_sent = entry.status != 0 && entry.status != CLOSED && !entry.cause.breaks_response();
@@ -286,6 +297,12 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::Endpoint => text(entry.endpoint),
         Plain::Why => VariableValue::Why(entry),
         Plain::Attempts => VariableValue::Number(u64::from(entry.attempts)),
+        Plain::GrpcStatus => {
+            let code = entry.grpc_status.map(|status| u64::from(status.code()));
+            code.map_or(VariableValue::Absent, VariableValue::Number)
+        }
+        Plain::GrpcService => found(grpc_method(entry).map(|method| method.service)),
+        Plain::GrpcMethod => found(grpc_method(entry).map(|method| method.name)),
         Plain::FailedAttempts if entry.failed_attempts.is_empty() => VariableValue::Absent,
         Plain::FailedAttempts => VariableValue::FailedAttempts(entry.failed_attempts),
         Plain::Affinity => text(entry.affinity.as_str()),

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use crate::exchange::affinity::AffinityOutcome;
 use crate::exchange::cause::Cause;
+use crate::exchange::grpc::GrpcStatus;
 use crate::exchange::reasons::Reasons;
 use crate::exchange::times::{Micros, Times};
 
@@ -143,6 +144,8 @@ pub enum Setback {
     Cause(Cause),
     /// A response of this status arrived and was discarded.
     Status(u16),
+    /// A response of gRPC with this status arrived and was discarded.
+    Grpc(GrpcStatus),
 }
 
 /// An attempt that was abandoned for another one.
@@ -176,6 +179,8 @@ pub struct Entry<'a> {
     pub cause: Cause,
     /// The status sent; 0 if none was.
     pub status: u16,
+    /// The status of the call, if the request is one of gRPC and the response told it.
+    pub grpc_status: Option<GrpcStatus>,
     /// The TCP (or PROXY) peer; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
     /// The client's address, after trusted hops were followed.

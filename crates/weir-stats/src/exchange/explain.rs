@@ -122,6 +122,7 @@ impl ExchangeRecord {
             why: match failed.why {
                 Setback::Cause(cause) => cause.as_str().to_owned(),
                 Setback::Status(status) => status.to_string(),
+                Setback::Grpc(status) => format!("grpc-{}", status.as_str()),
             },
         });
         let reasons = entry.reasons.copied().unwrap_or_default();

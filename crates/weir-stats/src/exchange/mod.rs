@@ -5,6 +5,7 @@ pub(crate) mod affinity;
 pub(crate) mod cause;
 pub(crate) mod entry;
 pub(crate) mod explain;
+pub(crate) mod grpc;
 pub(crate) mod reasons;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -46,6 +46,7 @@ pub(crate) fn entry() -> Entry<'static> {
         },
         cause: Cause::Complete,
         status: 200,
+        grpc_status: None,
         peer: Some(([192, 0, 2, 7], 40000).into()),
         client: Some([192, 0, 2, 7].into()),
         local: Some(([10, 9, 9, 9], 443).into()),

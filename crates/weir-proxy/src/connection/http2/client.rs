@@ -97,6 +97,8 @@ impl<N: Net> ClientSide for Http2Client<N> {
     type Net = N;
     type Stream = Http2Stream;
 
+    const SPEAKS_GRPC: bool = true;
+
     fn facts(&self) -> &ConnectionFacts {
         &self.facts
     }

@@ -763,6 +763,7 @@ impl<'a> Tracer<'a> {
             attempts: u32::from(endpoint.is_some()),
             failed_attempts: &[],
             reused: false,
+            grpc_status: None,
             affinity: AffinityOutcome::None,
             queue_position: 0,
             reasons: None,

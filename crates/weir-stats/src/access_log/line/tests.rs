@@ -350,7 +350,7 @@ fn json_has_every_field() {
         r#""method":"GET","target":"/a?b=c","protocol":"HTTP/1.1","host":"Shop.Example.com","referer":"http://r/","#,
         r#""user_agent":"curl/8\"","x_forwarded_for":null,"route":"r","captures":["one","two"],"pool":"app","#,
         r#""endpoint":"app1","endpoint_address":"10.0.0.1:80","attempts":1,"failed_attempts":["app0=connect_failed","app\"2=503"],"#,
-        r#""reused":false,"affinity":null,"queue_position":0,"waited_for":null,"ahead":[],"chosen_by":null,"runner_up":null,"status":200,"cause":"complete","bytes_received":80,"bytes_sent":1200,"body_bytes_sent":1024,"worker":3,"#,
+        r#""reused":false,"affinity":null,"queue_position":0,"waited_for":null,"ahead":[],"chosen_by":null,"runner_up":null,"status":200,"cause":"complete","grpc":null,"bytes_received":80,"bytes_sent":1200,"body_bytes_sent":1024,"worker":3,"#,
         r#""process_connections":4,"listener_connections":3,"pool_in_flight":2,"endpoint_in_flight":1,"#,
         r#""t_handshake":null,"t_idle":10,"t_request":1000,"t_queue":500,"t_connect":2000,"t_response":102000,"#,
         r#""t_data":19000,"t_active":124500,"t_own":90,"t_total":124510,"t_retry":null,"t_tls":null,"t_client":null}"#,

@@ -1,0 +1,144 @@
+//! Calls of gRPC: the deadline that a client sets, the status in a response's head or trailers, and
+//! failures of Weir's own, which a client reads from headers instead of a page. Requests over
+//! HTTP/1 are never calls.
+
+use std::time::Duration;
+
+use weir_stats::{Cause, GrpcStatus, is_grpc};
+use weir_wire::{Method, reason_phrase};
+
+use crate::exchange::client_side::ClientSide;
+use crate::exchange::passive::Verdict;
+use crate::exchange::state::Exchange;
+use crate::upstream::EndpointRef;
+use crate::upstream::retry::Trouble;
+
+/// The headers of a failure.
+pub(crate) type FailureHeaders = [(&'static str, String); 2];
+
+/// Returns true if the request is a call.
+pub(crate) fn is_call<C: ClientSide>(exchange: &Exchange<'_, C>) -> bool {
+    let Exchange { client, heads, arrival, .. } = exchange;
+    C::SPEAKS_GRPC
+        && arrival.has_head
+        && heads.request.method == Method::Post
+        && heads.request.header(client.head(), "content-type").is_some_and(is_grpc)
+}
+
+/// The time after its beginning at which the client gives a call up.
+pub(crate) fn timeout<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<Duration> {
+    if !C::SPEAKS_GRPC || !is_call(exchange) {
+        return None;
+    }
+    parse_timeout(exchange.heads.request.header(exchange.client.head(), "grpc-timeout")?)
+}
+
+/// Parses the value of `grpc-timeout`: up to eight digits and a unit.
+fn parse_timeout(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    match unit {
+        b'H' => Some(Duration::from_secs(number * 3_600)),
+        b'M' => Some(Duration::from_secs(number * 60)),
+        b'S' => Some(Duration::from_secs(number)),
+        b'm' => Some(Duration::from_millis(number)),
+        b'u' => Some(Duration::from_micros(number)),
+        b'n' => Some(Duration::from_nanos(number)),
+        _ => None,
+    }
+}
+
+/// The headers of a response of Weir's own to a call, if a response of HTTP with this status would
+/// be a failure. The status of the call is recorded.
+pub(crate) fn failure_headers<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    status: u16,
+) -> Option<FailureHeaders> {
+    if !C::SPEAKS_GRPC || status < 400 || !is_call(exchange) {
+        return None;
+    }
+    let code = match exchange.outcome.cause {
+        Cause::TotalTimeout => GrpcStatus::DEADLINE_EXCEEDED,
+        _ => GrpcStatus::of_http(status),
+    };
+    exchange.outcome.grpc_status = Some(code);
+    let message = reason_phrase(status).to_owned();
+    Some([("grpc-status", code.code().to_string()), ("grpc-message", message)])
+}
+
+/// Tells whether the head of a response says if its endpoint succeeded.
+pub(crate) fn verdict<C: ClientSide>(exchange: &Exchange<'_, C>, at: EndpointRef<'_>) -> Verdict {
+    let follows = C::SPEAKS_GRPC && at.pool.counts_calls() && is_call(exchange);
+    if follows { Verdict::Follows } else { Verdict::Known }
+}
+
+/// Records the status of a call that the head of a response tells; returns the trouble that it
+/// means for the pool's `retry`. The head is at the beginning of `raw`.
+pub(crate) fn note_head<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    at: EndpointRef<'_>,
+    raw: &[u8],
+) -> Option<Trouble> {
+    if !C::SPEAKS_GRPC || !is_call(exchange) {
+        return None;
+    }
+    let value = exchange.heads.response.header(raw, "grpc-status")?;
+    let status = GrpcStatus::of_value(value)?;
+    note_status(exchange, at, status);
+    at.rules.retry.minds_grpc(status).then_some(Trouble::Grpc(status))
+}
+
+/// Records the status of a call that these trailers tell.
+pub(crate) fn note_trailers<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    at: EndpointRef<'_>,
+    trailers: &[u8],
+) {
+    if !C::SPEAKS_GRPC || trailers.is_empty() || !is_call(exchange) {
+        return;
+    }
+    let values = trailers.split(|byte| *byte == b'\n').filter_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        let (name, value) = line.split_at(colon);
+        name.eq_ignore_ascii_case(b"grpc-status").then(|| value.get(1..).unwrap_or_default())
+    });
+    let status = values.map(<[u8]>::trim_ascii).find_map(GrpcStatus::of_value);
+    if let Some(status) = status {
+        note_status(exchange, at, status);
+    }
+}
+
+fn note_status<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    at: EndpointRef<'_>,
+    status: GrpcStatus,
+) {
+    exchange.outcome.grpc_status = Some(status);
+    exchange.scope.call_ended(at, status);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_has_up_to_eight_digits_and_a_unit() {
+        for (value, expected) in [
+            ("1H", Duration::from_hours(1)),
+            ("2M", Duration::from_mins(2)),
+            ("3S", Duration::from_secs(3)),
+            ("250m", Duration::from_millis(250)),
+            ("5u", Duration::from_micros(5)),
+            ("99999999n", Duration::from_nanos(99_999_999)),
+            ("0S", Duration::ZERO),
+        ] {
+            assert_eq!(parse_timeout(value.as_bytes()), Some(expected), "{value}");
+        }
+        for value in ["", "S", "1", "1s", "-1S", "+1S", "1.5S", "123456789S", "1 S"] {
+            assert_eq!(parse_timeout(value.as_bytes()), None, "{value}");
+        }
+    }
+}
