@@ -1,6 +1,6 @@
-//! Calls of gRPC: the deadline that a client sets, the status in a response's head or trailers, and
-//! failures of Weir's own, which a client reads from headers instead of a page. Requests over
-//! HTTP/1 are never calls.
+//! Calls of gRPC: the deadline that a client sets, and failures of Weir's own, which a client reads
+//! from headers instead of a page. Requests over HTTP/1 are never calls. `grpc_status.rs` reads the
+//! statuses of endpoints.
 
 use std::time::Duration;
 
@@ -8,10 +8,7 @@ use weir_stats::{Cause, GrpcStatus, is_grpc};
 use weir_wire::{Method, reason_phrase};
 
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::passive::Verdict;
 use crate::exchange::state::Exchange;
-use crate::upstream::EndpointRef;
-use crate::upstream::retry::Trouble;
 
 /// The headers of a failure.
 pub(crate) type FailureHeaders = [(&'static str, String); 2];
@@ -67,57 +64,6 @@ pub(crate) fn failure_headers<C: ClientSide>(
     exchange.outcome.grpc_status = Some(code);
     let message = reason_phrase(status).to_owned();
     Some([("grpc-status", code.code().to_string()), ("grpc-message", message)])
-}
-
-/// Tells whether the head of a response says if its endpoint succeeded.
-pub(crate) fn verdict<C: ClientSide>(exchange: &Exchange<'_, C>, at: EndpointRef<'_>) -> Verdict {
-    let follows = C::SPEAKS_GRPC && at.pool.counts_calls() && is_call(exchange);
-    if follows { Verdict::Follows } else { Verdict::Known }
-}
-
-/// Records the status of a call that the head of a response tells; returns the trouble that it
-/// means for the pool's `retry`. The head is at the beginning of `raw`.
-pub(crate) fn note_head<C: ClientSide>(
-    exchange: &mut Exchange<'_, C>,
-    at: EndpointRef<'_>,
-    raw: &[u8],
-) -> Option<Trouble> {
-    if !C::SPEAKS_GRPC || !is_call(exchange) {
-        return None;
-    }
-    let value = exchange.heads.response.header(raw, "grpc-status")?;
-    let status = GrpcStatus::of_value(value)?;
-    note_status(exchange, at, status);
-    at.rules.retry.minds_grpc(status).then_some(Trouble::Grpc(status))
-}
-
-/// Records the status of a call that these trailers tell.
-pub(crate) fn note_trailers<C: ClientSide>(
-    exchange: &mut Exchange<'_, C>,
-    at: EndpointRef<'_>,
-    trailers: &[u8],
-) {
-    if !C::SPEAKS_GRPC || trailers.is_empty() || !is_call(exchange) {
-        return;
-    }
-    let values = trailers.split(|byte| *byte == b'\n').filter_map(|line| {
-        let colon = memchr::memchr(b':', line)?;
-        let (name, value) = line.split_at(colon);
-        name.eq_ignore_ascii_case(b"grpc-status").then(|| value.get(1..).unwrap_or_default())
-    });
-    let status = values.map(<[u8]>::trim_ascii).find_map(GrpcStatus::of_value);
-    if let Some(status) = status {
-        note_status(exchange, at, status);
-    }
-}
-
-fn note_status<C: ClientSide>(
-    exchange: &mut Exchange<'_, C>,
-    at: EndpointRef<'_>,
-    status: GrpcStatus,
-) {
-    exchange.outcome.grpc_status = Some(status);
-    exchange.scope.call_ended(at, status);
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod grpc;
+pub(crate) mod grpc_status;
 pub(crate) mod internal_redirect;
 pub(crate) mod local_reply;
 pub(crate) mod malformed;

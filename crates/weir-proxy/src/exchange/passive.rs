@@ -89,9 +89,8 @@ impl<N: Net> Scope<'_, N> {
         self.worker.process.notices.tell(Notice { pool: Arc::clone(pool), what })
     }
 
-    /// Records the head of a response; `verdict` says whether it is a success unless its status says
-    /// otherwise.
-    pub(crate) fn endpoint_answered(self, at: EndpointRef<'_>, status: u16, verdict: Verdict) {
+    /// Records the head of a response.
+    pub(crate) fn endpoint_answered(self, at: EndpointRef<'_>, status: u16, judged_by: JudgedBy) {
         if matches!(*at.pool.passive_on, [PassiveCause::Connect]) {
             return;
         }
@@ -99,7 +98,7 @@ impl<N: Net> Scope<'_, N> {
         let gateway = matches!(status, 502..=504) && on.contains(&PassiveCause::GatewayStatus);
         if gateway || status >= 400 && on.contains(&PassiveCause::Status(status)) {
             self.count_failure(at, PassiveCause::Status(status));
-        } else if verdict == Verdict::Known {
+        } else if judged_by == JudgedBy::Status {
             at.pool.balancer.endpoint_succeeded(at.index);
         }
     }
@@ -117,13 +116,14 @@ impl<N: Net> Scope<'_, N> {
     }
 }
 
-/// The knowledge about a response when its head arrives.
+/// The part of a response that says if its endpoint succeeded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Its status says whether it is a failure.
-    Known,
-    /// The status of a call of gRPC says that, which may follow in the trailers.
-    Follows,
+pub(crate) enum JudgedBy {
+    /// The status.
+    Status,
+    /// The status of a call of gRPC, which may follow in the trailers, unless the response's own is
+    /// a failure.
+    GrpcStatus,
 }
 
 impl UpstreamPool {

@@ -19,7 +19,7 @@ use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::exchange::{
-    error_page, grpc, passive, preference, record, request_key, response, rewrite,
+    error_page, grpc_status, passive, preference, record, request_key, response, rewrite,
 };
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
@@ -70,23 +70,16 @@ pub(crate) async fn proxy<C: ClientSide>(
         let heard = attempt.hear(exchange, at).await;
         let heard = heard.and_then(|()| check_switch(exchange, &mut attempt, route));
         let (method, retry) = (exchange.heads.sent_method(), &at.rules.retry);
-        let trouble = match heard {
-            Ok(()) => note_answer(exchange, at, &attempt),
+        if let Err(Failure::Silent) = heard
+            && attempt.upstream.reused
+            && attempt.may_repeat(method, retry, None)
+        {
             // The endpoint closed an idle connection while the request was on its way to it.
-            Err(Failure::Silent)
-                if attempt.upstream.reused && attempt.may_repeat(method, retry, None) =>
-            {
-                dispatch.pass_over_idle(scope);
-                rewind(exchange, at.rules, attempt.upload);
-                continue;
-            }
-            Err(failure) => {
-                if let Failure::BadResponse = failure {
-                    capture(exchange, pool, &attempt);
-                }
-                note_failure(scope, at, failure)
-            }
-        };
+            dispatch.pass_over_idle(scope);
+            rewind(exchange, at.rules, attempt.upload);
+            continue;
+        }
+        let trouble = note_heard(exchange, at, &attempt, heard);
         let trouble = trouble.filter(|trouble| {
             attempt.may_repeat(method, retry, Some(*trouble))
                 && dispatch.may_go_on(exchange, *trouble)
@@ -126,6 +119,24 @@ fn read_head<C: ClientSide>(
     arrival.trailers = trailers::of_request(&route.trailers.0, head, bytes);
 }
 
+/// Records the outcome of an attempt; returns the trouble that it means for the pool's `retry`.
+fn note_heard<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    at: EndpointRef<'_>,
+    attempt: &Attempt<'_, StreamOf<C>>,
+    heard: Result<(), Failure>,
+) -> Option<Trouble> {
+    match heard {
+        Ok(()) => note_answer(exchange, at, attempt),
+        Err(failure) => {
+            if let Failure::BadResponse = failure {
+                capture(exchange, at.pool, attempt);
+            }
+            note_failure(exchange.scope, at, failure)
+        }
+    }
+}
+
 /// Records the response head of an endpoint; returns the trouble that its status means for the
 /// pool's `retry`.
 fn note_answer<C: ClientSide>(
@@ -134,9 +145,9 @@ fn note_answer<C: ClientSide>(
     attempt: &Attempt<'_, StreamOf<C>>,
 ) -> Option<Trouble> {
     let (scope, status) = (exchange.scope, exchange.heads.response.status);
-    scope.endpoint_answered(at, status, grpc::verdict(exchange, at));
+    scope.endpoint_answered(at, status, grpc_status::judged_by(exchange, at));
     scope.slot_answered(exchange.placement.slot.as_mut(), at, attempt.heard);
-    let of_call = grpc::note_head(exchange, at, &attempt.raw);
+    let of_call = grpc_status::note_head(exchange, at, &attempt.raw);
     of_call.or_else(|| at.rules.retry.minds_status(status).then_some(Trouble::Status(status)))
 }
 

@@ -103,7 +103,6 @@ pub(crate) fn with_captures<C: ClientSide, R>(
 ) -> R {
     let Exchange { scope, client, heads, arrival, placement, outcome, route, .. } = exchange;
     let bytes = client.head();
-    let head = &heads.request;
     let request = exchange.request_view();
     let response = ResponseView { head: &heads.response, bytes: &heads.response_bytes };
     let part = |span: weir_wire::Span| if arrival.has_head { span.of(bytes) } else { &[] };
@@ -126,16 +125,16 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         internal_target: heads.internal.whole_target(),
         path: match heads.internal.target() {
             Some((path, _)) => path,
-            None if head.path.is_empty() => &[],
-            None => part(head.path),
+            None if heads.request.path.is_empty() => &[],
+            None => part(heads.request.path),
         },
         slashes: slashes_of(&scope.listener.path),
         upstream_target: match endpoint {
             Some(_) => heads.upstream_target(bytes),
             None => &[],
         },
-        protocol: client.protocol(head.version),
-        host: bare_host(part(head.host)),
+        protocol: client.protocol(heads.request.version),
+        host: bare_host(part(heads.request.host)),
         request_headers: if arrival.has_head { &request } else { &() },
         response_headers: if heads.response_bytes.is_empty() { &() } else { &response },
         bytes_received: arrival.bytes_received,

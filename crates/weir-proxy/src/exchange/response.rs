@@ -22,7 +22,7 @@ use crate::exchange::throttle::throttle;
 use crate::exchange::tunnel::{self, Switched};
 use crate::exchange::upload::leave_body;
 use crate::exchange::whole_response::{self, Written};
-use crate::exchange::{explain, grpc, record};
+use crate::exchange::{explain, grpc_status, record};
 use crate::http::client_address::came_over_tls;
 use crate::http::cookie::ResponseCookie;
 use crate::http::expires::CompiledExpires;
@@ -122,7 +122,7 @@ async fn stream<C: ClientSide>(
     let mut now = Instant::now();
     let Attempt { upstream, upload, heard, .. } = attempt;
     if relayed.is_ok() {
-        grpc::note_trailers(exchange, at, download.sink_trailers());
+        grpc_status::note_trailers(exchange, at, download.sink_trailers());
         let is_clean = upload.is_finished()
             && exchange.heads.response.keep_alive
             && download.surplus().is_empty();

@@ -13,7 +13,7 @@ use weir_wire::Framing;
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::outcome::Next;
-use crate::exchange::passive::Verdict;
+use crate::exchange::passive::JudgedBy;
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::bandwidth::Throttle;
@@ -166,7 +166,7 @@ pub(crate) async fn run<C: ClientSide>(
             progress = (moved, Instant::now());
             if let Some(at) = silent.take_if(|_| down.pump.body_bytes > 0) {
                 outcome.times.response = progress.1.span_since(began);
-                scope.endpoint_answered(at, outcome.status, Verdict::Known);
+                scope.endpoint_answered(at, outcome.status, JudgedBy::Status);
             }
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);

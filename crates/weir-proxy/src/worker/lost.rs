@@ -79,8 +79,7 @@ impl<'a> LostRecorder<'a> {
         times: Times,
         cause: Cause,
     ) {
-        let generation = lost.generation;
-        let snapshot = &generation.snapshot;
+        let (generation, snapshot) = (lost.generation, &lost.generation.snapshot);
         let pool = lost.pool.and_then(|pool| generation.pool(pool));
         let endpoint = pool.zip(lost.endpoint).and_then(|(pool, at)| pool.endpoints.get(at));
         let route = lost.route_of(snapshot);
