@@ -43,6 +43,9 @@ pub struct Status {
     /// The machine's processor credits, if their books are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<CreditsReport>,
+    /// The streams, by the routes that had one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamStatus>,
     /// The limits on clients and keys, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsStatus>,
@@ -258,6 +261,25 @@ pub struct RouteStatus {
     pub pool: String,
     /// Its requests.
     pub traffic: Traffic,
+}
+
+/// The streams of a route: responses that came piece by piece.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamStatus {
+    /// The listener's name.
+    pub listener: String,
+    /// The route's name.
+    pub route: String,
+    /// The pool it leads to.
+    pub pool: String,
+    /// From the first byte of the request to the first byte of the response's body, as `first`.
+    pub first: PhaseTimes,
+    /// From one piece of the body to the next, as `gap`.
+    pub gap: PhaseTimes,
+    /// The same as `first` in the recent window.
+    pub recent_first: PhaseTimes,
+    /// The same as `gap` in the recent window.
+    pub recent_gap: PhaseTimes,
 }
 
 /// A worker.

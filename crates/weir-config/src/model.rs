@@ -55,9 +55,9 @@ pub use limit::{
     RateLimit,
 };
 pub use listener::{
-    CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, HeaderNames,
-    Http2, Http2Mode, Listener, MatchedPath, MessageLimits, NameTreatment, PathRules, Protocol,
-    ReceivedForwarded, RequestIdSettings, Treatment,
+    CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, Grpc,
+    HeaderNames, Http2, Http2Mode, Listener, MatchedPath, MessageLimits, NameTreatment, PathRules,
+    Protocol, ReceivedForwarded, RequestIdSettings, Treatment,
 };
 pub use log::{
     AccessLog, ErrorLog, LogBuffer, LogEscape, LogFormat, LogTarget, Severity, Syslog,

@@ -28,6 +28,7 @@ pub(super) fn main(sight: &Sight<'_>) -> Html {
         pool_section(&mut html, sight, number, pool);
     }
     listeners(&mut html, sight.status);
+    streams(&mut html, sight.status);
     limits(&mut html, sight.status);
     workers(&mut html, sight);
     slowest(&mut html, sight);
@@ -369,6 +370,37 @@ fn listeners(html: &mut Html, status: &Status) {
     html.markup("</tbody></table></div></section>");
 }
 
+/// A table of the routes with streams, if there are any: times in the recent window.
+fn streams(html: &mut Html, status: &Status) {
+    if status.streams.is_empty() {
+        return;
+    }
+    html.markup("<section data-key=\"streams\"><h2>Streams</h2><div class=\"wide\"><table><thead>\
+        <tr class=\"groups\"><th colspan=\"3\"></th>\
+        <th colspan=\"3\" scope=\"colgroup\" title=\"from the request to the first byte of the body\">first byte, last 10 s</th>\
+        <th colspan=\"3\" scope=\"colgroup\" title=\"from one piece of the body to the next\">between pieces, last 10 s</th></tr>\
+        <tr><th scope=\"col\">route</th><th scope=\"col\">streams</th><th scope=\"col\">pieces</th>\
+        <th scope=\"col\">p50</th><th scope=\"col\">p99</th><th scope=\"col\">max</th>\
+        <th scope=\"col\">p50</th><th scope=\"col\">p99</th><th scope=\"col\">max</th></tr></thead><tbody>");
+    for stream in &status.streams {
+        html.markup("<tr class=\"line\" data-find=\"").text(&stream.route);
+        html.markup("\"><th scope=\"row\">").text(&stream.route).markup("</th>");
+        figure(html, "streams", count(stream.first.count));
+        figure(html, "pieces", count(stream.first.count + stream.gap.count));
+        for (labels, times) in [
+            (["first p50", "first p99", "first max"], &stream.recent_first),
+            (["between p50", "between p99", "between max"], &stream.recent_gap),
+        ] {
+            for (label, us) in labels.into_iter().zip([times.p50_us, times.p99_us, times.max_us]) {
+                let text = if times.count == 0 { "–".to_owned() } else { span_us(us) };
+                figure(html, label, text);
+            }
+        }
+        html.markup("</tr>");
+    }
+    html.markup("</tbody></table></div></section>");
+}
+
 /// A table of the limits that took effect, if any did.
 fn limits(html: &mut Html, status: &Status) {
     let Some(report) = &status.limits else { return };
@@ -510,7 +542,7 @@ pub(super) fn events(html: &mut Html, sight: &Sight<'_>, of: Option<(&str, &str)
 mod tests {
     use weir_stats::exposition::{CreditsReport, CreditsState};
 
-    use super::super::super::status::OperationalState;
+    use super::super::super::status::{OperationalState, PhaseTimes, StreamStatus};
     use super::super::sample::{sight, status};
     use super::*;
     use crate::access::caller::Right;
@@ -637,6 +669,26 @@ mod tests {
         let told = "The machine: a network interface carries 97 % of its speed";
         assert!(html.find(told).unwrap() < html.find("<section").unwrap());
         assert!(html.contains("<dt>cpu per request</dt><dd>80 µs</dd>"), "{html}");
+    }
+
+    #[test]
+    fn streams_are_shown_with_the_times_that_their_clients_wait() {
+        let mut status = status();
+        assert!(!drawn(&status, Right::Read).contains("Streams"));
+        let times = |count, p50_us| PhaseTimes { count, p50_us, ..PhaseTimes::default() };
+        status.streams = vec![StreamStatus {
+            route: "front/answers".to_owned(),
+            first: times(40, 0),
+            gap: times(2_000, 0),
+            recent_first: times(4, 287_000),
+            ..StreamStatus::default()
+        }];
+        let html = drawn(&status, Right::Read);
+        let row = &html[html.find("front/answers").unwrap()..];
+        let told =
+            |label: &str, text: &str| row.contains(&format!("data-label=\"{label}\">{text}</td>"));
+        assert!(told("streams", "40") && told("pieces", "2,040"), "{row}");
+        assert!(told("first p50", "287 ms") && told("between p50", "–"), "{row}");
     }
 
     #[test]

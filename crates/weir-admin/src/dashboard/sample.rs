@@ -214,6 +214,7 @@ pub(crate) fn status() -> Status {
         workers: (0..2).map(worker).collect(),
         machine: Usage::default(),
         credits: None,
+        streams: Vec::new(),
         limits: None,
         logs: Vec::new(),
         admin: AdminStatus::default(),

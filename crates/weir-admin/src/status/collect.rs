@@ -34,7 +34,7 @@ use crate::status::sources::StatusSources;
 use crate::status::{
     AdminStatus, EndpointStatus, IncidentStatus, Info, LimitsStatus, ListenerStatus, LogStatus,
     MemoryStatus, OperationalState, PoolStatus, ProbeStatus, QueueStatus, RouteStatus, Status,
-    WaitingStatus, WorkerStatus,
+    StreamStatus, WaitingStatus, WorkerStatus,
 };
 
 /// The whole status at this moment.
@@ -53,6 +53,7 @@ impl ReadModel<'_> {
             workers: self.workers(),
             machine: self.recent_usage(),
             credits: self.sources.operations.credits().report(),
+            streams: self.streams(),
             limits: self.limits(),
             logs: self.logs(),
             admin: self.admin(),
@@ -182,6 +183,27 @@ impl ReadModel<'_> {
                 .traffic(Of::Route { listener: &figures.listener, route: &figures.route }),
         };
         routes.map(one).filter(|route| route.traffic.requests > 0).collect()
+    }
+
+    /// The routes that had a stream.
+    fn streams(&self) -> Vec<StreamStatus> {
+        let look = self.look();
+        let one = |figures: &RouteFigures| {
+            let mut recent = look.recent.figures.routes.iter();
+            let recent = recent.find(|own| own.is_of(figures));
+            let recent = recent.map(|own| own.streams.clone()).unwrap_or_default();
+            StreamStatus {
+                listener: figures.listener.clone(),
+                route: figures.route.clone(),
+                pool: figures.pool.clone(),
+                first: phase_times("first", &figures.streams.first),
+                gap: phase_times("gap", &figures.streams.gaps),
+                recent_first: phase_times("first", &recent.first),
+                recent_gap: phase_times("gap", &recent.gaps),
+            }
+        };
+        let streamed = look.now.routes.iter().filter(|figures| !figures.streams.is_empty());
+        streamed.map(one).collect()
     }
 
     /// The slowest requests of the last 15 minutes, of one route or of all, slowest first.

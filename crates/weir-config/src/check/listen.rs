@@ -15,7 +15,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientAuthority, ClientTimeouts, ClientVerification, ErrorPage,
-    ExplainHeader, ExplainWhen, Forwarded, HeaderNames, Http2, ListenAddress, Listener,
+    ExplainHeader, ExplainWhen, Forwarded, Grpc, HeaderNames, Http2, ListenAddress, Listener,
     MessageLimits, PathRules, Protocol, ReceivedForwarded, RequestIdSettings, Rule, ServedNames,
     Site, TcpKeepalive, TlsProtocol, TlsServer, values,
 };
@@ -70,6 +70,7 @@ impl<'a> Checker<'a> {
             protocol: if arguments.flag("tcp") { Protocol::Tcp } else { Protocol::Http },
             tls: None,
             http2: Http2::default(),
+            grpc: Grpc::default(),
             max_connections: arguments
                 .option("max_connections")
                 .and_then(|value| self.count(value, 1)),
@@ -234,6 +235,7 @@ impl<'a> Checker<'a> {
             "tcp_keepalive" => self.tcp_keepalive(line, &mut listener.tcp_keepalive),
             "limits" => self.limits(line, &mut listener.limits),
             "http2" => self.http2(line, &mut listener.http2),
+            "grpc" => listener.grpc.metrics = line.flag("metrics"),
             "proxy_protocol" => {
                 listener.proxy_protocol = match line.words.as_slice() {
                     [only] if only.text() == "all" => values::all_networks(),

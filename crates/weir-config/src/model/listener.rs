@@ -43,6 +43,9 @@ pub struct Listener {
     /// HTTP/2.
     #[serde(default)]
     pub http2: Http2,
+    /// gRPC over HTTP/2.
+    #[serde(default)]
+    pub grpc: Grpc,
     /// The client connections open at once here; more wait in the kernel's backlog.
     #[serde(default)]
     pub max_connections: Option<usize>,
@@ -157,6 +160,14 @@ pub struct Http2 {
     /// stream.
     #[serde(with = "size")]
     pub window: usize,
+}
+
+/// gRPC at a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grpc {
+    /// Set to count calls by their method.
+    pub metrics: bool,
 }
 
 /// The use of HTTP/2 at a listener.

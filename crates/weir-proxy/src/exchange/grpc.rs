@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use weir_stats::{Cause, GrpcStatus, is_grpc};
+use weir_stats::metrics::GrpcCall;
+use weir_stats::{Cause, GrpcMethod, GrpcStatus, is_grpc};
 use weir_wire::{Method, reason_phrase};
 
 use crate::exchange::client_side::ClientSide;
@@ -64,6 +65,26 @@ pub(crate) fn failure_headers<C: ClientSide>(
     exchange.outcome.grpc_status = Some(code);
     let message = reason_phrase(status).to_owned();
     Some([("grpc-status", code.code().to_string()), ("grpc-message", message)])
+}
+
+/// Counts a call that has ended, if the listener asks for it.
+pub(crate) fn count_call<C: ClientSide>(exchange: &Exchange<'_, C>) {
+    if !C::SPEAKS_GRPC || !exchange.scope.listener.grpc.metrics || !is_call(exchange) {
+        return;
+    }
+    let Exchange { scope, placement, outcome, .. } = exchange;
+    let is_answered = placement.endpoint.is_some() && outcome.times.response.reached().is_some();
+    let status = outcome.grpc_status;
+    scope.worker.process.numbers.record_call(
+        scope.worker.number,
+        &GrpcCall {
+            listener: &scope.listener.name,
+            method: GrpcMethod::of_path(exchange.request_view().path()),
+            status,
+            is_taken_up: is_answered && status.is_some_and(|own| own != GrpcStatus::UNIMPLEMENTED),
+            elapsed_us: outcome.times.elapsed(),
+        },
+    );
 }
 
 #[cfg(test)]

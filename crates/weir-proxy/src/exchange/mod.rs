@@ -31,6 +31,7 @@ pub(crate) mod rewrite;
 pub(crate) mod scope;
 pub(crate) mod server_name;
 pub(crate) mod state;
+pub(crate) mod stream_watch;
 pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use weir_wire::{ResponseHead, Span};
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::facts::Placement;
+use crate::exchange::grpc;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
@@ -196,6 +197,7 @@ pub(crate) fn write<C: ClientSide>(exchange: &mut Exchange<'_, C>, now: Instant)
     let (scope, exchange) = (*scope, &*exchange);
     let ended_us = scope.worker.balance_clock(now);
     let keep = count(exchange, ended_us);
+    grpc::count_call(exchange);
     let logs = scope.listener.logs_of(exchange.route);
     if logs.is_empty() && keep == Keep::Counted {
         return;

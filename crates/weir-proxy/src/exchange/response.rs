@@ -18,6 +18,7 @@ use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::{Bounds, Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
+use crate::exchange::stream_watch::StreamWatch;
 use crate::exchange::throttle::throttle;
 use crate::exchange::tunnel::{self, Switched};
 use crate::exchange::upload::leave_body;
@@ -107,10 +108,12 @@ async fn stream<C: ClientSide>(
         &raw,
     );
     let bounds = Bounds { throttle, trailers, ..Bounds::default() };
+    let is_endless = matches!(framing, Framing::Chunked | Framing::UntilClose);
+    let watch = if is_endless { StreamWatch::begin(exchange, &raw) } else { None };
     let at = exchange.heads.response.head_bytes;
     let mut download = Pump::new(head, framing, form.encoder, raw, at, bounds);
     let until = if switching { Until::Sent } else { Until::Read };
-    let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
+    let mut relay = Relay { attempt: &mut attempt, download: &mut download, until, watch };
     let mut blocked = Duration::ZERO;
     let index = exchange.placement.endpoint.unwrap_or_default();
     let at = EndpointRef { pool, index, rules: exchange.rules(pool) };
@@ -370,6 +373,8 @@ struct Relay<'a, 'c, S: Socket> {
     attempt: &'a mut Attempt<'c, S>,
     download: &'a mut Pump,
     until: Until,
+    /// Set for a stream.
+    watch: Option<StreamWatch<'a>>,
 }
 
 impl<S: Socket> Relay<'_, '_, S> {
@@ -394,6 +399,9 @@ impl<S: Socket> Relay<'_, '_, S> {
             let ended = self.poll(context, client, &scope.worker.buffers);
             let held = client.held() + self.attempt.held() + self.download.held();
             scope.holds(session, held);
+            if let Some(watch) = &mut self.watch {
+                watch.look(self.download.body_bytes, turn.began());
+            }
             if ended.is_ready() {
                 return ended;
             }

@@ -148,6 +148,7 @@ pub(crate) fn listener() -> Listener {
         proxy_protocol: Vec::new(),
         tls: None,
         http2: weir_config::model::Http2::default(),
+        grpc: weir_config::model::Grpc::default(),
         max_connections: None,
         timeouts: ClientTimeouts::default(),
         tcp_keepalive: TcpKeepalive::default(),

@@ -302,6 +302,7 @@ impl Compiler<'_> {
             addresses: listener.addresses.clone(),
             protocol: listener.protocol,
             proxy_protocol: listener.proxy_protocol.clone(),
+            grpc: listener.grpc,
             http2: model::Http2 { mode: listener.http2_mode(), ..listener.http2 },
             tls,
             keeps_response_head: logs.want_response_headers() || router.uses_response_headers(),

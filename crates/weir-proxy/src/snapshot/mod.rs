@@ -221,6 +221,8 @@ pub struct CompiledListener {
     pub proxy_protocol: Vec<IpNet>,
     /// HTTP/2.
     pub http2: model::Http2,
+    /// gRPC.
+    pub grpc: model::Grpc,
     /// The TLS configuration; `None` for plain connections.
     pub tls: Option<CompiledTls>,
     /// The routes of its requests.

@@ -253,3 +253,59 @@ async fn expect_at(origin: &Origin, client: &mut Http2Peer, stream: u32) -> Peer
     whole(client).await;
     upstream
 }
+
+#[test]
+fn calls_are_counted_by_method_where_the_listener_asks_for_it() {
+    play(&calls(ONE, "grpc metrics;"), async |world| {
+        let origin = world.origin(1);
+        let mut client = Http2Peer::connect(world).await;
+        let mut upstream: Option<Peer> = None;
+        for (stream, response) in [(1, answered(0)), (3, ended(14)), (5, answered(0))] {
+            call(&mut client, stream, &[]).await;
+            let upstream = match &mut upstream {
+                Some(upstream) => upstream,
+                none => none.insert(origin.accept().await),
+            };
+            upstream.message().await;
+            upstream.send(response).await;
+            whole(&mut client).await;
+        }
+        // A guess that the server does not know makes no name.
+        let mut guess = POST.to_vec();
+        guess[2].1 = "/shop.v1.Cart/Guess";
+        guess.push(("content-type", "application/grpc"));
+        client.request(7, &guess, END_STREAM).await;
+        let mut upstream = upstream.unwrap();
+        upstream.message().await;
+        upstream.send(ended(12)).await;
+        whole(&mut client).await;
+        world.log().await;
+        let read = world.process.numbers.read().grpc;
+        let shown: Vec<_> = read
+            .iter()
+            .map(|own| {
+                (own.service.as_str(), own.method.as_str(), own.by_end().collect::<Vec<_>>())
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("other", "other", vec![("unimplemented", 1)]),
+                ("shop.v1.Cart", "Add", vec![("ok", 2), ("unavailable", 1)]),
+            ]
+        );
+        // A call is a stream, too.
+        assert_eq!(world.process.numbers.read().routes[1].streams.first.count(), 2);
+    });
+    play(&calls(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = Http2Peer::connect(world).await;
+        call(&mut client, 1, &[]).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(answered(0)).await;
+        whole(&mut client).await;
+        world.log().await;
+        assert!(world.process.numbers.read().grpc.is_empty());
+    });
+}

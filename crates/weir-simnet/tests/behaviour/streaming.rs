@@ -59,6 +59,43 @@ fn each_event_of_a_stream_until_close_reaches_the_client_before_the_next_is_sent
 }
 
 #[test]
+fn the_times_that_the_clients_of_a_stream_wait_are_counted_for_its_route() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = asked(world, GET).await;
+        sleep(Duration::from_millis(5)).await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n").await;
+        client.head().await;
+        for pause in [20, 30, 400] {
+            sleep(Duration::from_millis(pause)).await;
+            upstream.send("data: 1\n\n").await;
+            client.chunk().await;
+        }
+        drop(upstream);
+        client.chunk().await;
+        world.log_line().await;
+        let read = world.process.numbers.read();
+        let of_route = read.routes.iter().find(|route| !route.route.is_empty()).unwrap();
+        let (first, gaps) = (&of_route.streams.first, &of_route.streams.gaps);
+        assert_eq!((first.count(), first.max_us() / 1_000), (1, 25));
+        assert_eq!((gaps.count(), gaps.sum_us() / 1_000), (2, 430));
+    });
+    // Responses of a known length, and of other types, are none.
+    for kind in ["Content-Type: text/event-stream\r\nContent-Length: 2", "Content-Type: text/html"]
+    {
+        play(&app(ONE, ""), async |world| {
+            let (mut client, mut upstream) = asked(world, GET).await;
+            upstream.send(format!("HTTP/1.1 200 OK\r\n{kind}\r\n\r\n")).await;
+            sleep(Duration::from_millis(20)).await;
+            upstream.send("ok").await;
+            drop(upstream);
+            client.message().await;
+            world.log_line().await;
+            assert!(world.process.numbers.read().routes.iter().all(|own| own.streams.is_empty()));
+        });
+    }
+}
+
+#[test]
 fn each_event_reaches_an_http_1_0_client_before_the_next_is_sent() {
     play(&app(ONE, ""), async |world| {
         let (mut client, mut upstream) = asked(world, "GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;

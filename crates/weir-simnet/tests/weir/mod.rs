@@ -403,6 +403,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         protocol: weir_config::model::Protocol::Http,
         proxy_protocol: Vec::new(),
         http2: weir_config::model::Http2::default(),
+        grpc: weir_config::model::Grpc::default(),
         tls: None,
         max_connections: [None, Some(2), Some(5)][random.usize(0..3)],
         timeouts: ClientTimeouts {

@@ -37,6 +37,8 @@ impl GrpcStatus {
     pub const UNKNOWN: Self = Self(2);
     /// The status of a call whose deadline passed.
     pub const DEADLINE_EXCEEDED: Self = Self(4);
+    /// The status of a call of a method that the server does not know.
+    pub const UNIMPLEMENTED: Self = Self(12);
     /// The status of a call that may be tried again.
     pub const UNAVAILABLE: Self = Self(14);
 
@@ -64,6 +66,12 @@ impl GrpcStatus {
             429 | 502..=504 => 14,
             _ => 2,
         })
+    }
+
+    /// The status with this code, 0 to 16.
+    pub fn of_code(code: usize) -> Option<Self> {
+        let known = u8::try_from(code).ok().filter(|code| usize::from(*code) < WORDS.len());
+        known.map(Self)
     }
 
     /// Its code, 0 to 16.

@@ -8,8 +8,9 @@ use super::family::{Exemplar, Family, HistogramTimes, Labels, MetricKind, Metric
 use super::writer::Exposition;
 use crate::ExchangeRecord;
 use crate::metrics::{
-    CellFigures, Distribution, EndpointFigures, Figures, GivenUpIdle, Http2Excess, ListenerFigures,
-    Phase, PhaseDistributions, ProxyHeaderRefusal, QUANTILES, RouteFigures, Yield,
+    CellFigures, Distribution, EndpointFigures, Figures, GivenUpIdle, GrpcFigures, Http2Excess,
+    ListenerFigures, Phase, PhaseDistributions, ProxyHeaderRefusal, QUANTILES, RouteFigures,
+    StreamDistributions, Yield,
 };
 
 /// The upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 10 s, then 30 s
@@ -46,6 +47,8 @@ impl<'a> CountedMetrics<'a> {
         write_requests(&parts, text);
         write_durations(self.slowest, &parts, text);
         write_phases(&parts, text);
+        write_streams(&parts, text);
+        write_calls(&parts, text);
         write_endpoints(&parts, text);
         write_quantiles(self, text);
         write_connections(&parts, text);
@@ -79,6 +82,7 @@ pub fn lines_by_worker(by_worker: &[Figures]) -> usize {
         cells
             + listeners
             + figures.routes.len() * 7 * histogram
+            + figures.grpc.len() * (3 + histogram)
             + figures.endpoints.len() * (3 + 3 * histogram)
     };
     by_worker.iter().map(of).sum()
@@ -256,6 +260,68 @@ fn write_phases(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
         text.histogram(&labels, times(route.phases.of(Phase::Own), &FINE_US, &[]));
     });
 }
+
+/// Writes the times of streams, by route.
+fn write_streams(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
+    let columns: [StreamMetric; 2] = [
+        (
+            "weir_stream_first_seconds",
+            "Time from the first byte of the request to the first byte of a streamed response's body.",
+            |streams| &streams.first,
+        ),
+        (
+            "weir_stream_gap_seconds",
+            "Time from one piece of a streamed response to the next.",
+            |streams| &streams.gaps,
+        ),
+    ];
+    for (name, help, of) in columns {
+        text.family(Family { name, kind: MetricKind::Histogram, help });
+        each_route(parts, |part, route| {
+            if !route.streams.is_empty() {
+                let labels = part.labels(&labels_of_route(route));
+                text.histogram(&labels, times(of(&route.streams), &BOUNDS_US, &[]));
+            }
+        });
+    }
+}
+
+/// Writes the calls of gRPC, by method.
+fn write_calls(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
+    let help = "Calls of gRPC that ended, by status; `broken` if the response told none.";
+    text.family(Family { name: "weir_grpc_calls", kind: MetricKind::Counter, help });
+    each_method(parts, |part, method| {
+        for (status, count) in method.by_end() {
+            let labels = with(&labels_of_method(method), ("grpc_status", status));
+            text.sample(&part.labels(&labels), MetricValue::Count(count));
+        }
+    });
+    let help = "Time from the first byte of a call of gRPC to its end.";
+    text.family(Family { name: "weir_grpc_call_seconds", kind: MetricKind::Histogram, help });
+    each_method(parts, |part, method| {
+        let labels = part.labels(&labels_of_method(method));
+        text.histogram(&labels, times(&method.times, &BOUNDS_US, &[]));
+    });
+}
+
+fn each_method(parts: &[WorkerCounts<'_>], mut show: impl FnMut(&WorkerCounts<'_>, &GrpcFigures)) {
+    for part in parts {
+        for method in &part.figures.grpc {
+            show(part, method);
+        }
+    }
+}
+
+fn labels_of_method(method: &GrpcFigures) -> [(&str, &str); 3] {
+    [
+        ("listener", &method.listener),
+        ("grpc_service", &method.service),
+        ("grpc_method", &method.method),
+    ]
+}
+
+/// A metric of streams: name, help and value.
+type StreamMetric = (&'static str, &'static str, fn(&StreamDistributions) -> &Distribution);
 
 /// A metric of endpoints: name, help and value.
 type EndpointMetric = (&'static str, &'static str, fn(&EndpointFigures) -> u64);

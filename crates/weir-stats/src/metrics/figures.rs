@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::grpc::GrpcFigures;
 use super::phase::PhaseDistributions;
 use super::series::{ListenerFigures, WorkerFigures};
+use super::stream::StreamDistributions;
 use super::tally::{GivenUp, TallyFigures};
 
 /// All counts at a reading.
@@ -17,6 +19,8 @@ pub struct Figures {
     pub routes: Vec<RouteFigures>,
     /// Times by endpoint.
     pub endpoints: Vec<EndpointFigures>,
+    /// Calls of gRPC by method.
+    pub grpc: Vec<GrpcFigures>,
     /// Workers by number.
     pub workers: Vec<WorkerFigures>,
     /// The memory that histograms hold, bytes.
@@ -49,6 +53,8 @@ pub struct RouteFigures {
     pub pool: String,
     /// The times by phase.
     pub phases: PhaseDistributions,
+    /// The times of its streams.
+    pub streams: StreamDistributions,
 }
 
 /// Times of exchanges whose last attempt was at an endpoint.
@@ -101,6 +107,11 @@ impl ListenerFigures {
 }
 
 impl RouteFigures {
+    /// Returns true if both are of the same route and pool.
+    pub fn is_of(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+
     fn key(&self) -> [&str; 3] {
         [&self.listener, &self.route, &self.pool]
     }
@@ -168,6 +179,10 @@ impl Figures {
         });
         lessen(&mut later.routes, &earlier.routes, RouteFigures::key, |own, before| {
             own.phases = own.phases.since(&before.phases);
+            own.streams = own.streams.since(&before.streams);
+        });
+        lessen(&mut later.grpc, &earlier.grpc, GrpcFigures::key, |own, before| {
+            *own = own.since(before);
         });
         lessen(&mut later.endpoints, &earlier.endpoints, EndpointFigures::key, |own, before| {
             own.phases = own.phases.since(&before.phases);
@@ -187,7 +202,9 @@ impl Figures {
         merge(&mut self.listeners, &other.listeners, ListenerFigures::key, ListenerFigures::add);
         merge(&mut self.routes, &other.routes, RouteFigures::key, |own, more| {
             own.phases.add(&more.phases);
+            own.streams.add(&more.streams);
         });
+        merge(&mut self.grpc, &other.grpc, GrpcFigures::key, GrpcFigures::add);
         merge(&mut self.endpoints, &other.endpoints, EndpointFigures::key, |own, more| {
             own.phases.add(&more.phases);
             own.given_up = own.given_up.and(more.given_up);
@@ -200,7 +217,8 @@ impl Figures {
     /// Removes all elements without counts.
     pub fn drop_unused(&mut self) {
         self.cells.retain(|cell| cell.tally.requests() > 0);
-        self.routes.retain(|route| !route.phases.is_empty());
+        self.routes.retain(|route| !route.phases.is_empty() || !route.streams.is_empty());
+        self.grpc.retain(|method| method.times.count() > 0);
         self.endpoints.retain(|one| !one.phases.is_empty() || one.given_up != GivenUp::default());
         self.listeners.retain(|own| {
             let nothing = ListenerFigures { listener: own.listener.clone(), ..Default::default() };

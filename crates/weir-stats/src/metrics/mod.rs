@@ -12,6 +12,7 @@
 mod counter;
 mod distribution;
 mod figures;
+mod grpc;
 mod histogram;
 mod layout;
 mod native;
@@ -20,11 +21,13 @@ mod recent;
 mod registry;
 mod series;
 mod slow;
+mod stream;
 mod tally;
 mod window;
 
 pub use distribution::{Distribution, QUANTILES, Quantile};
 pub use figures::{CellFigures, EndpointFigures, Figures, RouteFigures, Subject};
+pub use grpc::{GrpcCall, GrpcFigures};
 pub use histogram::{Histogram, PageBudget};
 pub use layout::{HIGHEST_US, INDEXES, highest_us, index_of, lowest_us};
 pub use native::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
@@ -36,5 +39,6 @@ pub use series::{
     ProxyHeaderRefusal, RouteSeries, WorkerFigures, Yield,
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};
+pub use stream::{StreamDistributions, StreamTime};
 pub use tally::{GivenUp, Outcome, TallyFigures};
 pub use window::{Recent, WINDOW_STEPS, Window};

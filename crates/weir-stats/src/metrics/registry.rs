@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::figures::{CellFigures, EndpointFigures, Figures, RouteFigures};
+use super::grpc::{GrpcCall, GrpcCalls};
 use super::histogram::PageBudget;
 use super::phase::Phase;
 use super::recent::{Asked, AskedText, RecentExchange, id_number};
@@ -31,6 +32,7 @@ const OTHER: &str = "other";
 pub struct MetricsRegistry {
     workers: Box<[WorkerSeries]>,
     budget: Arc<PageBudget>,
+    grpc: GrpcCalls,
     registry: Mutex<Registry>,
 }
 
@@ -81,9 +83,11 @@ impl MetricsRegistry {
 
     /// Creates empty counts with a budget of `bytes` bytes for histograms.
     pub fn with_budget(workers: usize, bytes: usize) -> Arc<Self> {
+        let budget = Arc::new(PageBudget::new(bytes));
         Arc::new(Self {
             workers: (0..workers).map(|_| WorkerSeries::new()).collect(),
-            budget: Arc::new(PageBudget::new(bytes)),
+            grpc: GrpcCalls::new(workers, Arc::clone(&budget)),
+            budget,
             registry: Mutex::default(),
         })
     }
@@ -222,6 +226,11 @@ impl MetricsRegistry {
         }
     }
 
+    /// Counts a call of gRPC by its method. Must be called by the worker's own thread.
+    pub fn record_call(&self, worker: usize, call: &GrpcCall<'_>) {
+        self.grpc.record(worker, call);
+    }
+
     /// Records the delay of a worker's timer.
     pub fn note_lag(&self, worker: usize, lag_us: u64) {
         if let Some(worker) = self.workers.get(worker) {
@@ -286,12 +295,14 @@ impl MetricsRegistry {
             route: route.route.to_string(),
             pool: route.pool.to_string(),
             phases: route.phases(workers),
+            streams: route.streams(workers),
         };
         Figures {
             cells,
             listeners: listeners.iter().map(|listener| listener.read(workers)).collect(),
             routes: routes.iter().map(of_route).collect(),
             endpoints: endpoints.iter().map(of_endpoint).collect(),
+            grpc: self.grpc.read(workers),
             workers: match workers {
                 WorkerShards::All => self.workers.iter().map(WorkerSeries::read).collect(),
                 WorkerShards::One(one) => {

@@ -11,6 +11,7 @@ use super::histogram::{Histogram, PageBudget};
 use super::phase::{PhaseDistributions, PhaseHistograms};
 use super::recent::RecentRing;
 use super::slow::SlowShelf;
+use super::stream::{StreamDistributions, StreamHistograms, StreamTime};
 use super::tally::{GivenUp, Tally, TallyFigures};
 use crate::{ExchangeRecord, Micros};
 
@@ -20,14 +21,14 @@ const CHUNKS: usize = 32;
 const CHUNK: usize = 16;
 
 /// One shard for each worker.
-type Shards<T> = Box<[OnceLock<Box<T>>]>;
+pub(super) type Shards<T> = Box<[OnceLock<Box<T>>]>;
 
-fn shards<T>(workers: usize) -> Shards<T> {
+pub(super) fn shards<T>(workers: usize) -> Shards<T> {
     (0..workers).map(|_| OnceLock::new()).collect()
 }
 
 #[inline]
-fn shard<T: Default>(shards: &Shards<T>, worker: usize) -> Option<&T> {
+pub(super) fn shard<T: Default>(shards: &Shards<T>, worker: usize) -> Option<&T> {
     Some(shards.get(worker)?.get_or_init(Box::default))
 }
 
@@ -44,7 +45,7 @@ pub(crate) enum WorkerShards {
     One(usize),
 }
 
-fn made_by<T>(shards: &Shards<T>, workers: WorkerShards) -> impl Iterator<Item = &T> {
+pub(super) fn made_by<T>(shards: &Shards<T>, workers: WorkerShards) -> impl Iterator<Item = &T> {
     let own = match workers {
         WorkerShards::All => &**shards,
         WorkerShards::One(worker) => shards.get(worker..=worker).unwrap_or_default(),
@@ -75,6 +76,7 @@ pub(crate) struct RouteShard {
     /// Counters of exchanges for which no endpoint was picked.
     pub(crate) tally: Tally,
     pub(crate) slow: SlowShelf,
+    streams: OnceLock<Box<StreamHistograms>>,
 }
 
 /// The key of a route series.
@@ -119,6 +121,20 @@ impl RouteSeries {
         sum
     }
 
+    /// Counts a time of a stream. Must be called by the worker's own thread.
+    pub fn note_stream(&self, worker: usize, time: StreamTime) {
+        if let Some(shard) = self.shard(worker) {
+            shard.streams.get_or_init(Box::default).record(time, &self.budget);
+        }
+    }
+
+    pub(crate) fn streams(&self, workers: WorkerShards) -> StreamDistributions {
+        let mut sum = StreamDistributions::default();
+        let streams = made_by(&self.shards, workers).filter_map(|shard| shard.streams.get());
+        streams.for_each(|streams| streams.read_into(&mut sum));
+        sum
+    }
+
     /// Keeps the complete record of a slow exchange, after [`super::MetricsRegistry::record`] asked
     /// for it.
     pub fn keep(&self, worker: usize, record: ExchangeRecord) {
@@ -130,7 +146,12 @@ impl RouteSeries {
 
 impl Drop for RouteSeries {
     fn drop(&mut self) {
-        self.shards().for_each(|shard| shard.phases.give_back(&self.budget));
+        for shard in self.shards() {
+            shard.phases.give_back(&self.budget);
+            if let Some(streams) = shard.streams.get() {
+                streams.give_back(&self.budget);
+            }
+        }
     }
 }
 

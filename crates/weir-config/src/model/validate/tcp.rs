@@ -4,8 +4,8 @@
 use super::Problem;
 use crate::defaults;
 use crate::model::{
-    Action, ClientTimeouts, Forwarded, HeaderNames, Http2, Listener, MessageLimits, PathRules,
-    Pool, Protocol, RequestIdSettings, RequestTimeout, Route, RouteSize, Rule,
+    Action, ClientTimeouts, Forwarded, Grpc, HeaderNames, Http2, Listener, MessageLimits,
+    PathRules, Pool, Protocol, RequestIdSettings, RequestTimeout, Route, RouteSize, Rule,
 };
 
 /// Returns what a TCP listener cannot have, with paths below the listener.
@@ -34,6 +34,7 @@ pub(crate) fn problems(listener: &Listener, pools: &[Pool]) -> Vec<Problem> {
     let names = listener.header_names;
     refuse("header_names", names != HeaderNames::default(), "these are the rules for names");
     refuse("http2", listener.http2 != Http2::default(), "this is a protocol");
+    refuse("grpc", listener.grpc != Grpc::default(), "this is about calls");
     refuse("upgrade", listener.upgrade != defaults::upgrade(), "these are protocols");
     refuse("request_headers[0]", !listener.request_headers.is_empty(), "this is a header");
     refuse("response_headers[0]", !listener.response_headers.is_empty(), "this is a header");
