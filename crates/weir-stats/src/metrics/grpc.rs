@@ -79,7 +79,7 @@ impl GrpcCalls {
 
     /// Counts a call. Must be called by the worker's own thread.
     pub(crate) fn record(&self, worker: usize, call: &GrpcCall<'_>) {
-        let Some(series) = self.series(call) else { return };
+        let series = self.series(call);
         let Some(own) = shard(&series, worker) else { return };
         let end = call.status.map_or(ENDS - 1, |status| usize::from(status.code()));
         if let Some(counter) = own.ends.get(end) {
@@ -88,7 +88,7 @@ impl GrpcCalls {
         own.times.record(call.elapsed_us, &self.budget);
     }
 
-    fn series(&self, call: &GrpcCall<'_>) -> Option<Arc<Shards<MethodShard>>> {
+    fn series(&self, call: &GrpcCall<'_>) -> Arc<Shards<MethodShard>> {
         let name = |text: &[u8]| {
             let text = std::str::from_utf8(text).ok()?;
             (text.len() <= MOST_NAME).then(|| Arc::<str>::from(text))
@@ -103,18 +103,18 @@ impl GrpcCalls {
         });
         let methods = self.methods.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = own.as_ref().and_then(|key| methods.get(key)) {
-            return Some(Arc::clone(found));
+            return Arc::clone(found);
         }
         let is_full = methods.len() >= MOST_METHODS;
         let key = own.filter(|_| call.is_taken_up && !is_full);
         let key = key.unwrap_or_else(|| key_of(OTHER.into(), OTHER.into()));
         if let Some(found) = methods.get(&key) {
-            return Some(Arc::clone(found));
+            return Arc::clone(found);
         }
         drop(methods);
         let mut methods = self.methods.write().unwrap_or_else(PoisonError::into_inner);
         let new = || Arc::new(shards(self.workers));
-        Some(Arc::clone(methods.entry(key).or_insert_with(new)))
+        Arc::clone(methods.entry(key).or_insert_with(new))
     }
 
     pub(crate) fn read(&self, workers: WorkerShards) -> Vec<GrpcFigures> {
