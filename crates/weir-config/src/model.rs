@@ -70,7 +70,7 @@ pub use overrides::{
 };
 pub use policy::{KeyHash, Policy};
 pub use pool::{
-    Endpoint, EndpointPassive, Keepalive, OnDown, Passive, PassiveCause, Pool, PoolLimits,
+    Endpoint, EndpointPassive, Keepalive, OnDown, OnUp, Passive, PassiveCause, Pool, PoolLimits,
     ProxyTlv, ReuseLevel, SendProxy, StallDetection, UpstreamTimeouts,
 };
 pub use queue::Queue;
@@ -79,10 +79,10 @@ pub use response_rules::{ImposedStatus, Intercept, ResponseRules};
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 pub use rewrite::Rewrite;
 pub use route::{
-    Action, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileCandidate, FileTest, Files,
-    HeaderEdit, NO_RESPONSE, PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond,
-    Route, Rule, ServerRange, Site, below_fault, contains, forbidden_edit, internal_fault,
-    internal_parts, url_path,
+    Action, CountRange, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileCandidate, FileTest,
+    Files, HeaderEdit, LoadMeasure, NO_RESPONSE, PoolChoice, PoolShare, PoolSplit, Redirect,
+    RequestTimeout, Respond, Route, Rule, Site, below_fault, contains, forbidden_edit,
+    internal_fault, internal_parts, url_path,
 };
 pub use route_upstream::{
     ImposedMethod, RouteSize, RouteTimeouts, RouteUpstream, ServerPreference, is_method,

@@ -17,14 +17,14 @@ use crate::status::collect::status;
 pub(crate) const PAGES: &[ApiRoute] = &[
     look(
         "/statistics",
-        "The table of `show stat`; `?refresh=SECONDS` loads it again",
+        "The table of `show stat`; `?refresh=SECONDS` loads it again, `?scope=NAME,NAME` shows some of it",
         Handler::Now(|call| Ok(page(call))),
     ),
     look(
         "/statistics.csv",
         "The same as HAProxy's `;csv`",
         Handler::Now(|call| {
-            let rows = rows(&status(&call.context.sources), &RowChoice::ALL);
+            let rows = rows_in_scope(&status(&call.context.sources), call.query("scope"));
             Ok(HttpReply::new("text/plain", csv(&rows)))
         }),
     ),
@@ -32,7 +32,7 @@ pub(crate) const PAGES: &[ApiRoute] = &[
         "/statistics.json",
         "The same as HAProxy's `;json`",
         Handler::Now(|call| {
-            let rows = rows(&status(&call.context.sources), &RowChoice::ALL);
+            let rows = rows_in_scope(&status(&call.context.sources), call.query("scope"));
             Ok(HttpReply::new("application/json", stat_json(&rows)))
         }),
     ),
@@ -114,15 +114,29 @@ const COLUMNS: &[PageColumn] = &[
 fn page(call: &Call) -> HttpReply {
     let refresh = call.query("refresh").and_then(|text| text.parse::<u32>().ok());
     let refresh = refresh.filter(|seconds| (1..=LONGEST_REFRESH_S).contains(seconds));
-    let reply =
-        HttpReply::new("text/html; charset=utf-8", whole(&status(&call.context.sources), refresh));
+    let scope = call.query("scope");
+    let text = whole(&status(&call.context.sources), refresh, scope);
+    let reply = HttpReply::new("text/html; charset=utf-8", text);
     reply
         .header(header::CONTENT_SECURITY_POLICY, POLICY.to_owned())
         .header(header::REFERRER_POLICY, "no-referrer".to_owned())
 }
 
+/// The rows of the listeners and pools of these names, or of all.
+fn rows_in_scope(status: &Status, scope: Option<&str>) -> Vec<StatRow> {
+    let mut rows = rows(status, &RowChoice::ALL);
+    if let Some(scope) = scope {
+        let is_in = |row: &StatRow| match row.get("pxname") {
+            Some(Cell::Text(name)) => scope.split(',').any(|one| one == name),
+            _ => false,
+        };
+        rows.retain(is_in);
+    }
+    rows
+}
+
 /// The page; it is loaded again after these seconds.
-fn whole(status: &Status, refresh: Option<u32>) -> String {
+fn whole(status: &Status, refresh: Option<u32>, scope: Option<&str>) -> String {
     let mut html = Html::default();
     html.markup("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     if let Some(seconds) = refresh {
@@ -132,7 +146,7 @@ fn whole(status: &Status, refresh: Option<u32>) -> String {
     html.markup(STYLE).markup("</style></head><body><h1>Statistics of ");
     html.text(&status.info.host).markup("</h1><p>up for ");
     html.text(age_ms(status.info.uptime_s * 1_000)).markup("</p>");
-    let rows = rows(status, &RowChoice::ALL);
+    let rows = rows_in_scope(status, scope);
     for proxy in rows.chunk_by(|one, other| one.proxy == other.proxy) {
         table(&mut html, proxy);
     }
@@ -211,7 +225,7 @@ mod tests {
     fn the_page_has_every_row_and_loads_nothing() {
         let mut status = sample::status();
         status.pools[0].endpoints[0].name = "<b>a".to_owned();
-        let page = whole(&status, Some(10));
+        let page = whole(&status, Some(10), None);
         assert!(page.contains("<meta http-equiv=\"refresh\" content=\"10\">"), "{page}");
         assert_eq!(page.matches("<table>").count(), status.listeners.len() + status.pools.len());
         let servers: usize = status.pools.iter().map(|pool| pool.endpoints.len()).sum();
@@ -219,7 +233,29 @@ mod tests {
         assert_eq!(page.matches("<tr class=").count() + page.matches("<tr><td>").count(), lines);
         assert!(page.contains("&lt;b&gt;a"), "{page}");
         assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("<script"));
-        assert!(!whole(&status, None).contains("http-equiv"));
+        assert!(!whole(&status, None, None).contains("http-equiv"));
+    }
+
+    #[test]
+    fn a_scope_shows_what_it_names_and_nothing_else() {
+        let status = sample::status();
+        let (listener, pool) = (&status.listeners[0].name, &status.pools[0].name);
+        let names = |scope: &str| -> Vec<String> {
+            let rows = rows_in_scope(&status, Some(scope));
+            let mut names: Vec<String> = rows
+                .iter()
+                .filter_map(|row| match row.get("pxname") {
+                    Some(Cell::Text(name)) => Some(name.clone()),
+                    _ => None,
+                })
+                .collect();
+            names.dedup();
+            names
+        };
+        assert_eq!(names(&format!("{pool},{listener}")), [listener.clone(), pool.clone()]);
+        assert!(names("").is_empty() && names(&pool[1..]).is_empty());
+        let page = whole(&status, None, Some(pool));
+        assert_eq!(page.matches("<table>").count(), 1);
     }
 
     #[test]

@@ -98,6 +98,11 @@ impl Balancer {
         counted.1
     }
 
+    /// The tier of an endpoint, 0 first.
+    pub fn tier(&self, index: usize) -> Option<u8> {
+        self.picker.members.get(index).map(|member| member.tier)
+    }
+
     /// The weight of an endpoint.
     pub fn weight(&self, index: usize) -> Option<u32> {
         self.picker.members.get(index).map(|member| member.weight)
@@ -157,6 +162,11 @@ impl Balancer {
             now: u64::from(self.common.lock().queue.waiting()),
             longest: self.common.figures.longest.read(),
         }
+    }
+
+    /// The number of exchanges that wait. It takes the lock only where one may have to.
+    pub fn queued(&self) -> u64 {
+        if self.is_gated() { self.queue_length().now } else { 0 }
     }
 
     /// Returns true if an exchange may have to wait: dispatch and release then take the lock.

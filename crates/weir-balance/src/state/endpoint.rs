@@ -295,7 +295,7 @@ impl EndpointState {
     }
 
     /// Returns true if the endpoint is resolved and healthy, and the operator lets it take exchanges.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (UNHEALTHY | OUT) == 0
     }
 

@@ -7,7 +7,7 @@ use super::checker::{Checker, NamedRule, RuleState};
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Context};
 use crate::model::validate::MAX_RULE_DEPTH;
-use crate::model::{FileTest, Rule, ServerRange, values};
+use crate::model::{CountRange, FileTest, LoadMeasure, Rule, values};
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Block, Directive};
 
@@ -328,7 +328,14 @@ impl<'a> Checker<'a> {
                 }
             },
             "variable" => self.variable_condition(*values.first()?),
-            "servers" => self.servers_condition(*values.first()?),
+            "servers" => {
+                let (name, range) = self.count_condition(keyword, *values.first()?)?;
+                Some(Rule::Servers(name, range))
+            }
+            _ if LoadMeasure::parse(keyword).is_some() => {
+                let (name, range) = self.count_condition(keyword, *values.first()?)?;
+                Some(Rule::Load(LoadMeasure::parse(keyword)?, name, range))
+            }
             _ if FileTest::parse(keyword).is_some() => {
                 Some(Rule::File(FileTest::parse(keyword)?, self.path(*values.first()?)))
             }
@@ -385,16 +392,36 @@ impl<'a> Checker<'a> {
         Some(Rule::Variable(list, Some(pattern.parse().ok()?)))
     }
 
-    /// Parses `pool=range`.
-    fn servers_condition(&mut self, value: ArgumentValue<'a>) -> Option<Rule> {
+    /// Parses `pool=range`, or `pool/server=range`.
+    fn count_condition(
+        &mut self,
+        keyword: &str,
+        value: ArgumentValue<'a>,
+    ) -> Option<(String, CountRange)> {
         let Some((name, range)) = value.text().split_once('=') else {
-            let error = Diagnostic::error(value.span(), "`servers` needs a pool and a number");
-            self.report(error.help("write `servers POOL=0`, or `servers POOL=1..`"));
+            let message = format!("`{keyword}` needs a pool and a number");
+            let error = Diagnostic::error(value.span(), message);
+            let help = format!("write `{keyword} POOL=0`, or `{keyword} POOL=1..`");
+            self.report(error.help(help));
             return None;
         };
-        self.pool_of_name(name, value.word)?;
-        let range = self.value(value.skip(name.len() + 1), |_| ServerRange::parse(range))?;
-        Some(Rule::Servers(name.to_owned(), range))
+        let (pool, server) = match name.split_once('/') {
+            Some((pool, server)) => (pool, Some(server)),
+            None => (name, None),
+        };
+        let index = self.pool_of_name(pool, value.word)?;
+        let endpoints = self.pools.get(index).map_or(&[][..], |pool| &pool.endpoints);
+        let is_known = |server: &str| endpoints.iter().any(|one| one.name == server);
+        if let Some(server) = server.filter(|server| !is_known(server)) {
+            let message = format!("the pool `{pool}` has no server `{server}`");
+            let names: Vec<String> = endpoints.iter().map(|one| one.name.clone()).collect();
+            let error = Diagnostic::error(value.word.span, message);
+            let error = error.suggest(server, names.iter().map(String::as_str));
+            self.report(error);
+            return None;
+        }
+        let range = self.value(value.skip(name.len() + 1), |_| CountRange::parse(range))?;
+        Some((name.to_owned(), range))
     }
 
     /// Parses `$name=pattern`, or a text with variables alone.

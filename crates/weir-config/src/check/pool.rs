@@ -12,8 +12,8 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::validate::{agents, sticky};
 use crate::model::{
-    Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, OnDown, Passive, Pool,
-    ReuseLevel, SendProxy, StallDetection, TlsClient, TlsProtocol, values,
+    Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, OnDown, OnUp, Passive,
+    Pool, ReuseLevel, SendProxy, StallDetection, TlsClient, TlsProtocol, values,
 };
 use crate::source::SourceSpan;
 use crate::units::{percent, size};
@@ -80,6 +80,14 @@ impl<'a> Checker<'a> {
                     other => Err(format!("`{other}` is neither `keep` nor `close`")),
                 });
                 pool.on_down = fate.unwrap_or_default();
+            }
+            ("on_up", Some(word)) => {
+                let fate = self.value(word, |text| match text {
+                    "keep" => Ok(OnUp::Keep),
+                    "close_backups" => Ok(OnUp::CloseBackups),
+                    other => Err(format!("`{other}` is neither `keep` nor `close_backups`")),
+                });
+                pool.on_up = fate.unwrap_or_default();
             }
             ("stall", off) => self.stall(line, off, &mut pool.stall),
             ("queue", off) => pool.queue = self.queue(line, off),
@@ -304,6 +312,11 @@ impl<'a> Checker<'a> {
         self.set(line, "sni", &mut tls.sni, values::on_off);
         self.set(line, "srv_name", &mut tls.srv_name, values::srv_name);
         tls.ca = line.option("ca").map(|value| self.path(value));
+        tls.crl = line.option("crl").map(|value| self.path(value));
+        if let Some(option) = line.option("crl").filter(|_| !tls.verify) {
+            let message = "`crl=` without `verify=on` has no effect";
+            self.report(Diagnostic::error(option.word.span, message));
+        }
         let key = line.option("key").map(|value| self.path(value));
         match (line.option("certificate"), line.option("key")) {
             (Some(chain), _) => {

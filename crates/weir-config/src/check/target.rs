@@ -234,7 +234,11 @@ impl<'a> Checker<'a> {
             _ => Err("the only cause that a response can have is `denied`".to_owned()),
         });
         let denied = denied.is_some();
-        Some(Respond { status, body, content_type, denied })
+        let delay = self.setting(target, "delay", |text| {
+            let delay = values::wait(text)?;
+            values::response_delay(delay).map(|()| delay)
+        });
+        Some(Respond { status, body, content_type, denied, delay })
     }
 
     fn redirect(&mut self, target: &Arguments<'a>) -> Option<Redirect> {

@@ -83,6 +83,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(1, 1)
         .default("keep")
         .example("on_down close;"),
+    directive("on_up", POOL, "keep | close_backups", "The fate of exchanges and TCP connections at servers of later tiers (`backup`, or a higher `priority=`) when a server's health checks pass again, its ejection ends or its maintenance is over: they go on (`keep`), or end at once with the cause `endpoint_down` (`close_backups`), so that clients return to the server that they belong to. HAProxy has it as `on-marked-up shutdown-backup-sessions`.")
+        .words(1, 1)
+        .default("keep")
+        .example("on_up close_backups;"),
     directive("stall", POOL, "[off]", "Detects servers that accept requests and do not answer. A server is stalled if two or more requests have waited far longer than its usual response time while another server of the pool answers; it gets no further requests until it answers, and requests in flight keep waiting. In a pool without `max_conn`, a server that is silent for longer than usual is avoided even before that, as long as another server that answers has far fewer requests in flight. At most half of a pool's servers count as stalled, and sticky clients stay at their server. After 10 seconds, if nothing is in flight there, one request tries the server.")
         .words(0, 1)
         .options(STALL)
@@ -577,6 +581,12 @@ const CLIENT_TLS: &[OptionSpec] = &[
         "For servers of a service (`srv:_https._tcp.example.com`) without `name=` and `host=`: the name that is requested and verified is the domain of the service (`example.com`) or the target in the SRV record, which an attacker who forges DNS answers can choose (RFC 6125 section 6.2.1, RFC 9525 section 6.1).",
     ),
     option("ca", "FILE", "", "The trusted roots (PEM); by default the system's."),
+    option(
+        "crl",
+        "FILE",
+        "",
+        "Lists of revoked certificates (PEM), one for each authority of a chain. No certificate is valid by a list that is out of date.",
+    ),
     option("certificate", "FILE", "", "The client certificate."),
     option("key", "FILE", "", "The key of the certificate, if it is not in the same file."),
     PROTOCOL[0],

@@ -87,7 +87,11 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("client", CONDITION, "NETWORK…", "The client's address is in one of these networks.").example("client 10.0.0.0/8"),
     directive("alpn", CONDITION, "PROTOCOL…", "In a `tcp` listener without `tls`: the client offers one of these application protocols in its TLS handshake (ALPN, RFC 7301), such as `h2`, `acme-tls/1` or `postgresql`. Weir reads the beginning of the handshake for it, as for `sni`, and ends no TLS. It is short for a pattern of `variable $ssl_preread_alpn_protocols`.").example("alpn acme-tls/1"),
     directive("variable", CONDITION, "$NAME[=PATTERN]", "The text with variables has this value; without a pattern, it is neither empty nor `0`. The variables must be known before a route is found.").example("variable $ssl_protocol=TLSv1.2"),
-    directive("servers", CONDITION, "POOL=NUMBER", "The number of the pool's servers that are up and in no maintenance or drain is this one, or in a range (`1..`, `..2`, `1..2`). Backups count only where no other server is up; servers that failures in traffic eject count. HAProxy has it as `nbsrv`.").example("servers app=0"),
+    directive("servers", CONDITION, "POOL[/SERVER]=NUMBER", "The number of the pool's servers that are up and in no maintenance or drain is this one, or in a range (`1..`, `..2`, `1..2`). Backups count only where no other server is up; servers that failures in traffic eject count. With the name of a server only that one counts: `servers app/a=1` holds while it is up. HAProxy has them as `nbsrv` and `srv_is_up`.").example("servers app=0"),
+    directive("in_flight", CONDITION, "POOL[/SERVER]=NUMBER", "The number of requests at the pool's servers, or at one of them, over all workers. HAProxy has it as `srv_conn`.").example("in_flight app=100.."),
+    directive("queued", CONDITION, "POOL[/SERVER]=NUMBER", "The number of requests that wait in the pool's queue; with the name of a server of those that wait for this one. HAProxy has them as `queue` and `srv_queue`.").example("queued app=10.."),
+    directive("load", CONDITION, "POOL[/SERVER]=NUMBER", "The number of requests at the pool's servers and in its queue together. HAProxy has it as `be_conn`.").example("load app=500.."),
+    directive("queued_per_server", CONDITION, "POOL=NUMBER", "The number of requests that wait in the pool's queue for each server that is up, rounded up; while none is up, twice their number. HAProxy has it as `avg_queue`.").example("queued_per_server app=10.."),
     directive("file", CONDITION, "PATH", FILE_TEST).example("file /srv/maintenance"),
     directive("directory", CONDITION, "PATH", "The same for a directory.").example("directory /srv/www"),
     directive("exists", CONDITION, "PATH", "The same for anything with this path.").example("exists /srv/maintenance"),
@@ -191,6 +195,12 @@ pub(super) const RESPOND: &[OptionSpec] = &[
         "denied",
         "",
         "The response refuses the request: its cause in logs and metrics is `denied`.",
+    ),
+    option(
+        "delay",
+        "TIME",
+        "",
+        "The response is held back for this time, unless the client leaves before. It keeps clients that try passwords from trying the next one; each of them holds a connection meanwhile. HAProxy has it as `tarpit`.",
     ),
 ];
 

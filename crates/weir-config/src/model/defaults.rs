@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::{
     AdminState, Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress,
     EndpointCheck, EndpointPassive, ExplainHeader, Forwarded, Http2, Http2Mode, HttpProbe,
-    Keepalive, MatchedPath, MemoryLimit, MessageLimits, OnDown, Passive, PassiveCause, PathRules,
-    Policy, Pool, PoolLimits, Probe, ProbeVersion, Queue, ReceivedForwarded, RequestIdSettings,
-    Resolver, Retry, RetryOn, ReuseLevel, SrvName, StallDetection, Statuses, TcpKeepalive,
-    TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
+    Keepalive, MatchedPath, MemoryLimit, MessageLimits, OnDown, OnUp, Passive, PassiveCause,
+    PathRules, Policy, Pool, PoolLimits, Probe, ProbeVersion, Queue, ReceivedForwarded,
+    RequestIdSettings, Resolver, Retry, RetryOn, ReuseLevel, SrvName, StallDetection, Statuses,
+    TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts,
+    Workers,
 };
 use crate::defaults;
 
@@ -291,6 +292,7 @@ impl Default for TlsClient {
             sni: true,
             srv_name: SrvName::Domain,
             ca: None,
+            crl: None,
             certificate: None,
             protocol: TlsProtocol::default(),
         }
@@ -307,6 +309,7 @@ impl Pool {
             keepalive: Keepalive::default(),
             check: None,
             on_down: OnDown::Keep,
+            on_up: OnUp::Keep,
             agent_check: None,
             passive: Passive::default(),
             stall: StallDetection::default(),

@@ -29,6 +29,24 @@ pub enum OnDown {
     Close,
 }
 
+/// The fate of exchanges at endpoints of later tiers when an endpoint comes up again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUp {
+    /// They go on.
+    #[default]
+    Keep,
+    /// They end at once.
+    CloseBackups,
+}
+
+impl OnUp {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(crate) fn is_keep(&self) -> bool {
+        *self == Self::Keep
+    }
+}
+
 /// A named group of endpoints with one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,6 +67,9 @@ pub struct Pool {
     /// The fate of exchanges at an endpoint that goes down.
     #[serde(default)]
     pub on_down: OnDown,
+    /// The fate of exchanges at endpoints of later tiers when an endpoint comes up again.
+    #[serde(default, skip_serializing_if = "OnUp::is_keep")]
+    pub on_up: OnUp,
     /// The questions to the agents of the endpoints; `None` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_check: Option<AgentCheck>,

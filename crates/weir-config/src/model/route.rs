@@ -131,29 +131,64 @@ pub enum Rule {
     Internal(Option<String>),
     /// The file with this path exists and is of this kind, looked at once a second.
     File(FileTest, PathBuf),
-    /// The number of available servers of the pool with this name is in the range.
-    Servers(String, ServerRange),
+    /// The number of available servers of the pool with this name is in the range; `POOL/SERVER`
+    /// counts one server.
+    Servers(String, CountRange),
+    /// The load of the pool with this name is in the range; `POOL/SERVER` is that of one server.
+    Load(LoadMeasure, String, CountRange),
     /// The text with variables has this value; without one, it is neither empty nor `0`.
     Variable(#[serde(with = "words::template")] Template, Option<TextPattern>),
 }
 
-/// A range of numbers of servers.
+/// What a condition on the load of a pool counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadMeasure {
+    /// Exchanges at servers.
+    InFlight,
+    /// Exchanges that wait in the queue.
+    Queued,
+    /// Both.
+    Load,
+    /// Waiting exchanges for each available server, rounded up; without one, twice their number.
+    QueuedPerServer,
+}
+
+impl LoadMeasure {
+    /// The keyword of a condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InFlight => "in_flight",
+            Self::Queued => "queued",
+            Self::Load => "load",
+            Self::QueuedPerServer => "queued_per_server",
+        }
+    }
+
+    /// Returns the measure of this keyword.
+    pub fn parse(text: &str) -> Option<Self> {
+        let all = [Self::InFlight, Self::Queued, Self::Load, Self::QueuedPerServer];
+        all.into_iter().find(|measure| measure.as_str() == text)
+    }
+}
+
+/// A range of numbers of servers or exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ServerRange {
+pub struct CountRange {
     /// The smallest number.
     pub least: u32,
     /// The largest number; `None` for any.
     pub most: Option<u32>,
 }
 
-impl ServerRange {
+impl CountRange {
     /// Parses `0`, `1..`, `..2` or `1..2`.
     ///
     /// # Errors
     /// One sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no number of servers: write `0`, `1..` or `1..2`");
+        let wrong = || format!("`{text}` is no number and no range: write `0`, `1..` or `1..2`");
         let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
         let (least, most) = match text.split_once("..") {
             None => (number(text)?, Some(number(text)?)),
@@ -173,7 +208,7 @@ impl ServerRange {
     }
 }
 
-impl fmt::Display for ServerRange {
+impl fmt::Display for CountRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.most {
             Some(most) if most == self.least => write!(formatter, "{most}"),
@@ -312,6 +347,9 @@ pub struct Respond {
     /// Set if the response refuses the request, for logs and counters.
     #[serde(default)]
     pub denied: bool,
+    /// The time for which the response is held back, as HAProxy's `tarpit` does.
+    #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
 }
 
 /// A redirect.

@@ -26,6 +26,9 @@ pub struct TlsClient {
     pub srv_name: SrvName,
     /// The PEM bundle of trusted roots; `None` for the system's.
     pub ca: Option<PathBuf>,
+    /// The lists of revoked certificates (PEM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crl: Option<PathBuf>,
     /// The client certificate.
     pub certificate: Option<Certificate>,
     /// The protocol versions, cipher suites and curves.

@@ -14,13 +14,13 @@ use std::time::Duration;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::{
-    AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
-    EndpointAddress, EndpointCheck, ErrorDestination, ErrorPage, ErrorTarget, ErrorTargetStatus,
-    Expires, ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash, ListenAddress,
-    Listener, LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool, PoolChoice, PoolSplit,
-    Queue, RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule,
-    ServerRange, TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, below_fault, internal_fault,
-    types, values,
+    AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CountRange, CpuCredits,
+    Endpoint, EndpointAddress, EndpointCheck, ErrorDestination, ErrorPage, ErrorTarget,
+    ErrorTargetStatus, Expires, ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash,
+    ListenAddress, Listener, LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool,
+    PoolChoice, PoolSplit, Queue, RateLimit, Redirect, RequestTimeout, Respond, Retry, Route,
+    RouteTimeouts, Rule, TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, below_fault,
+    internal_fault, types, values,
 };
 use crate::defaults;
 
@@ -835,13 +835,11 @@ impl<'a> Validator<'a> {
             Rule::Internal(Some(name)) => {
                 self.held(format_args!("{path}.internal"), values::sound_name(name));
             }
-            Rule::Servers(pool, range) => {
-                if !self.config.pools.iter().any(|one| one.name == *pool) {
-                    let message = format!("there is no pool `{pool}`");
-                    self.problem(format_args!("{path}.servers[0]"), message);
-                }
-                let range = ServerRange::parse(&range.to_string()).map(|_| ());
-                self.held(format_args!("{path}.servers[1]"), range);
+            Rule::Servers(counted, range) => {
+                self.count(&format_args!("{path}.servers"), counted, *range);
+            }
+            Rule::Load(_, counted, range) => {
+                self.count(&format_args!("{path}.load"), counted, *range);
             }
             Rule::File(_, file) if !file.is_absolute() => {
                 self.problem(format_args!("{path}.file[1]"), "the path of a file begins with `/`");
@@ -852,6 +850,23 @@ impl<'a> Validator<'a> {
             | Rule::File(..)
             | Rule::Internal(None) => {}
         }
+    }
+
+    /// A count of a pool's servers or of its load: `POOL` or `POOL/SERVER`, and a range.
+    fn count(&mut self, path: &dyn Display, counted: &str, range: CountRange) {
+        let (name, server) = match counted.split_once('/') {
+            Some((name, server)) => (name, Some(server)),
+            None => (counted, None),
+        };
+        let pool = self.config.pools.iter().find(|one| one.name == name);
+        match (pool, server) {
+            (None, _) => self.problem(path, format!("there is no pool `{name}`")),
+            (Some(pool), Some(server)) if pool.endpoints.iter().all(|one| one.name != server) => {
+                self.problem(path, format!("the pool `{name}` has no server `{server}`"));
+            }
+            _ => {}
+        }
+        self.held(path, CountRange::parse(&range.to_string()).map(|_| ()));
     }
 
     fn action(&mut self, path: &dyn Display, action: &Action) {
@@ -941,6 +956,9 @@ impl<'a> Validator<'a> {
     fn respond(&mut self, path: &dyn Display, respond: &Respond) {
         self.held(format_args!("{path}.status"), values::status(&respond.status.to_string()));
         self.held(format_args!("{path}.content_type"), values::line_text(&respond.content_type));
+        if let Some(delay) = respond.delay {
+            self.held(format_args!("{path}.delay"), values::response_delay(delay));
+        }
         if respond.body.is_some() && matches!(respond.status, 204 | 304) {
             self.problem(
                 format_args!("{path}.body"),

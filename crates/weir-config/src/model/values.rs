@@ -73,6 +73,19 @@ pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     not_zero(duration).map(|()| duration)
 }
 
+/// The longest time for which a response is held back.
+const LONGEST_DELAY: Duration = Duration::from_hours(1);
+
+/// Checks the time for which a response is held back.
+pub(crate) fn response_delay(delay: Duration) -> Result<(), String> {
+    not_zero(delay)?;
+    if delay <= LONGEST_DELAY {
+        Ok(())
+    } else {
+        Err("a response is held back for an hour at most".to_owned())
+    }
+}
+
 /// Parses a duration that is not zero, or `off`.
 pub(crate) fn wait_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" { Ok(None) } else { wait(text).map(Some) }

@@ -21,7 +21,7 @@ use super::event::Event;
 use super::served::Served;
 use super::{Control, ReloadReport};
 use crate::credits::Credits;
-use crate::health::health_log::{HealthLog, KEPT};
+use crate::health::health_log::{HealthLog, KEPT, end_exchanges_behind};
 use crate::listeners::address::Listening;
 use crate::logs::program_log;
 use crate::process::connection_cap::ConnectionCaps;
@@ -422,6 +422,12 @@ fn put(plane: &DataPlane, served: &Served, config: &Config, live: &Config) {
                     && pool.on_down == OnDown::Close
                 {
                     plane.end_exchanges_at(&pool.name, &endpoint.name);
+                }
+                let is_back =
+                    old.order == AdminState::Maintenance && new.order == AdminState::Ready;
+                let state = pool.balancer.endpoint(index);
+                if is_back && state.is_some_and(|state| state.is_ready()) {
+                    end_exchanges_behind(plane, pool, index);
                 }
             }
             if old.max_conn != new.max_conn {

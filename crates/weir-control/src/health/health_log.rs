@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use weir_balance::{AdminState, Availability, Health};
-use weir_config::model::{OnDown, Severity};
+use weir_config::model::{OnDown, OnUp, Severity};
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::Snapshot;
 use weir_proxy::start::DataPlane;
@@ -233,7 +233,7 @@ impl HealthLog {
     pub(crate) fn change(&self, process: &Process, change: HealthChange) {
         let EndpointName { pool, endpoint } = &change.of;
         let snapshot = process.snapshot();
-        let Some((pool, _)) = snapshot.endpoint(pool, endpoint) else { return };
+        let Some((pool, index)) = snapshot.endpoint(pool, endpoint) else { return };
         let (from, lasted) = self.turn(&change.of, Some(change.to));
         if from == change.to {
             return;
@@ -265,6 +265,9 @@ impl HealthLog {
             self.plane.as_ref().filter(|_| is_down && pool.on_down == OnDown::Close)
         {
             plane.end_exchanges_at(&pool.name, endpoint);
+        }
+        if let Some(plane) = self.plane.as_ref().filter(|_| change.to == HealthState::Up) {
+            end_exchanges_behind(plane, pool, index);
         }
     }
 
@@ -392,6 +395,19 @@ impl HealthLog {
             kept.events.pop_front();
         }
         kept.events.push_back(event);
+    }
+}
+
+/// Ends the exchanges at endpoints of later tiers than this one, which is up again, if its pool
+/// says so.
+pub(crate) fn end_exchanges_behind(plane: &DataPlane, pool: &UpstreamPool, index: usize) {
+    let Some(own) = pool.balancer.tier(index).filter(|_| pool.on_up == OnUp::CloseBackups) else {
+        return;
+    };
+    for (other, endpoint) in pool.endpoints.iter().enumerate() {
+        if pool.balancer.tier(other).is_some_and(|tier| tier > own) {
+            plane.end_exchanges_at(&pool.name, &endpoint.name);
+        }
     }
 }
 

@@ -50,5 +50,5 @@ fn without_unneeded_files(config: &Config) -> Config {
 /// Returns what stands for a directory that is not there.
 fn no_directory() -> Action {
     let content_type = String::new();
-    Action::Respond(Respond { status: 404, body: None, content_type, denied: false })
+    Action::Respond(Respond { status: 404, body: None, content_type, denied: false, delay: None })
 }

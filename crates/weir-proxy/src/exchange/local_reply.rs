@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use tokio::io::AsyncWrite;
 use weir_config::model::CauseHeader;
-use weir_stats::{Cause, Entry};
+use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method};
 
 use crate::exchange::body_stream::BodySink;
@@ -15,6 +16,7 @@ use crate::exchange::explain;
 use crate::exchange::grpc;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::record;
+use crate::exchange::request_limits;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::http::client_address::PeerTrust;
@@ -157,6 +159,18 @@ pub(crate) async fn respond<C: ClientSide>(
     let status = exchange.heads.internal.imposed_status().unwrap_or(respond.status);
     let reply = Reply::of(status).with_body(&respond.content_type, body);
     send(exchange, reply, status).await
+}
+
+/// Waits before a response that the configuration holds back. It counts as time in the queue, as
+/// HAProxy counts it.
+pub(crate) async fn hold_back<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    delay: Duration,
+) -> Result<(), Ended> {
+    let began = Instant::now();
+    let waited = request_limits::wait(exchange, began + delay).await;
+    exchange.outcome.times.queue = Micros::from(Instant::now() - began);
+    waited
 }
 
 /// Closes the connection without a response.

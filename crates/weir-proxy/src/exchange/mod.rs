@@ -58,7 +58,7 @@ use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::{header_names, path};
 use crate::limits::LONG_HEAD;
 use crate::net::Net;
-use crate::routing::route::{CompiledAction, CompiledRoute};
+use crate::routing::route::{CompiledAction, CompiledRespond, CompiledRoute};
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
@@ -396,6 +396,33 @@ fn check_body<C: ClientSide>(
     }
 }
 
+/// Sends a fixed response that is held back.
+async fn late_response<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    respond: &CompiledRespond,
+) -> Result<Next, Ended> {
+    local_reply::hold_back(exchange, respond.delay.unwrap_or_default()).await?;
+    match without_text(exchange, respond) {
+        Some(end) => end,
+        None => local_reply::respond(exchange, respond).await,
+    }
+}
+
+/// Returns the end of an exchange whose fixed response is none, or a page that a route serves.
+fn without_text<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    respond: &CompiledRespond,
+) -> Option<Result<Next, Ended>> {
+    if respond.closes() {
+        return Some(Ok(local_reply::close(exchange, respond)));
+    }
+    if respond.has_body() || error_page::target_for(exchange, respond.status).is_none() {
+        return None;
+    }
+    let cause = if respond.denied { Cause::Denied } else { Cause::Complete };
+    Some(Err(Ended::Refused(Refusal { cause, status: respond.status })))
+}
+
 /// Sets the exchange's total time limit to the route's, or to the pool's if that is shorter than
 /// the listener's, which is in force; for a call of gRPC to the client's if that is shorter.
 fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute, pool: Option<u32>) {
@@ -436,17 +463,14 @@ async fn answer<C: ClientSide>(
         CompiledAction::Pool(_) | CompiledAction::PoolBy(_) | CompiledAction::Split(_) => {
             Err(Cause::NoRoute.into())
         }
-        CompiledAction::Respond(respond) => {
-            if respond.closes() {
-                return Ok(local_reply::close(exchange, respond));
-            }
-            if !respond.has_body() && error_page::target_for(exchange, respond.status).is_some() {
-                let cause = if respond.denied { Cause::Denied } else { Cause::Complete };
-                let refusal = Refusal { cause, status: respond.status };
-                return Err(Ended::Refused(refusal));
-            }
-            local_reply::respond(exchange, respond).await
+        // In an allocation of its own, as few exchanges wait for this.
+        CompiledAction::Respond(respond) if respond.delay.is_some() => {
+            Box::pin(late_response(exchange, respond)).await
         }
+        CompiledAction::Respond(respond) => match without_text(exchange, respond) {
+            Some(end) => end,
+            None => local_reply::respond(exchange, respond).await,
+        },
         CompiledAction::Redirect(redirect) => local_reply::redirect(exchange, redirect).await,
         // In an allocation of its own, so that exchanges that go to a pool do not reserve space for
         // it.

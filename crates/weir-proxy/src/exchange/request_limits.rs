@@ -141,7 +141,10 @@ fn with_key<'a, C: ClientSide, R>(
 }
 
 /// Waits until `until`, unless the client closes its connection.
-async fn wait<C: ClientSide>(exchange: &mut Exchange<'_, C>, until: Instant) -> Result<(), Ended> {
+pub(crate) async fn wait<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    until: Instant,
+) -> Result<(), Ended> {
     let buffers = &exchange.scope.worker.buffers;
     let gone = wait_with(&mut exchange.client, until, |client, context| {
         client.poll_gone(context, buffers)

@@ -13,7 +13,7 @@ use crate::http::cookie::{self, split_pair};
 use crate::http::path::percent::{PathBuffer, decode_query};
 use crate::http::request_view::RequestView;
 use crate::routing::file_switch::FileSwitch;
-use crate::routing::server_count::ServerCount;
+use crate::routing::pool_count::{PoolCount, PoolMeasure};
 
 /// A compiled rule, ready to be tried on requests.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(crate) enum Condition {
     Client(Box<[IpNet]>),
     Internal(Option<Box<str>>),
     File(Arc<FileSwitch>),
-    Servers(Arc<ServerCount>),
+    Count(Arc<PoolCount>),
     Variable(Box<Template>, Option<TextPattern>),
 }
 
@@ -96,7 +96,12 @@ impl Condition {
             Rule::Client(networks) => Self::Client(networks.as_slice().into()),
             Rule::Internal(name) => Self::Internal(name.as_deref().map(Box::from)),
             Rule::File(test, path) => Self::File(Arc::new(FileSwitch::new(*test, path))),
-            Rule::Servers(pool, range) => Self::Servers(Arc::new(ServerCount::new(pool, *range))),
+            Rule::Servers(name, range) => {
+                Self::Count(Arc::new(PoolCount::new(PoolMeasure::Servers, name, *range)))
+            }
+            Rule::Load(measure, name, range) => {
+                Self::Count(Arc::new(PoolCount::new(PoolMeasure::Load(*measure), name, *range)))
+            }
             Rule::Variable(text, value) => Self::Variable(Box::new(text.clone()), value.clone()),
         }
     }
@@ -146,14 +151,14 @@ impl Condition {
         }
     }
 
-    /// Appends the counts of servers that it looks at.
-    pub(crate) fn server_counts<'a>(&'a self, found: &mut Vec<&'a Arc<ServerCount>>) {
+    /// Appends the counts of pools that it looks at.
+    pub(crate) fn pool_counts<'a>(&'a self, found: &mut Vec<&'a Arc<PoolCount>>) {
         match self {
-            Self::Servers(count) => found.push(count),
+            Self::Count(count) => found.push(count),
             Self::All(conditions) | Self::Any(conditions) => {
-                conditions.iter().for_each(|condition| condition.server_counts(found));
+                conditions.iter().for_each(|condition| condition.pool_counts(found));
             }
-            Self::Not(condition) => condition.server_counts(found),
+            Self::Not(condition) => condition.pool_counts(found),
             _ => {}
         }
     }
@@ -202,7 +207,7 @@ impl Condition {
                 view.internal.is_some_and(|internal| internal.leads_to(name.as_deref()))
             }
             Self::File(switch) => switch.holds(),
-            Self::Servers(count) => count.holds(),
+            Self::Count(count) => count.holds(),
             Self::Variable(text, value) => subject.texts.test(text, |found| match value {
                 Some(pattern) => pattern.matches(found),
                 None => !found.is_empty() && found != b"0",

@@ -143,7 +143,7 @@ fn keys(condition: &Condition) -> Option<Vec<PathKey<'_>>> {
         | Condition::Client(_)
         | Condition::Internal(_)
         | Condition::File(_)
-        | Condition::Servers(_)
+        | Condition::Count(_)
         | Condition::Variable(..) => None,
     }
 }

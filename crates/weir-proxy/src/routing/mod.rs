@@ -7,11 +7,11 @@ pub mod file_switch;
 pub(crate) mod files_below;
 mod hosts;
 mod index;
+pub(crate) mod pool_count;
 mod prefix_table;
 pub(crate) mod response_rules;
 pub mod route;
 mod route_lists;
-pub(crate) mod server_count;
 pub mod trace;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_config::model::{
     AccessRule, Action, ErrorTarget, Expires, Files, ImposedMethod, Listener, NO_RESPONSE, Pool,
@@ -32,9 +33,9 @@ use crate::routing::file_switch::FileSwitch;
 use crate::routing::files_below::FilesBelow;
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
+use crate::routing::pool_count::PoolCount;
 use crate::routing::response_rules::CompiledResponseRules;
 use crate::routing::route_lists::RouteLists;
-use crate::routing::server_count::ServerCount;
 use crate::routing::trace::ConditionTrace;
 use crate::upstream::UpstreamPool;
 use crate::upstream::rules::UpstreamRules;
@@ -213,6 +214,8 @@ pub struct CompiledRespond {
     pub content_type: Box<str>,
     /// Set if it refuses the request.
     pub(crate) denied: bool,
+    /// The time for which it is held back.
+    pub(crate) delay: Option<Duration>,
     body: Option<Template>,
 }
 
@@ -300,7 +303,7 @@ pub struct Router {
     pages: ErrorPages,
     error_targets: Option<ErrorTargets>,
     file_switches: Box<[Arc<FileSwitch>]>,
-    server_counts: Box<[Arc<ServerCount>]>,
+    pool_counts: Box<[Arc<PoolCount>]>,
     response_edits: Edits,
     needs_path: bool,
     needs_server_name: bool,
@@ -370,10 +373,10 @@ impl Router {
         let (mut switches, mut counts) = (Vec::new(), Vec::new());
         for route in sites.iter().chain([&default]).flat_map(|list| &list.routes) {
             route.condition.file_switches(&mut switches);
-            route.condition.server_counts(&mut counts);
+            route.condition.pool_counts(&mut counts);
         }
         let file_switches = switches.into_iter().cloned().collect();
-        let server_counts = counts.into_iter().cloned().collect();
+        let pool_counts = counts.into_iter().cloned().collect();
         let lists = || sites.iter().chain([&default]);
         let needs_path = lists().any(RouteList::needs_path);
         let needs_server_name = !sites.is_empty()
@@ -387,7 +390,7 @@ impl Router {
             pages: ErrorPages::load(&listener.error_pages, read)?,
             error_targets: ErrorTargets::compile(&listener.error_targets, listener)?,
             file_switches,
-            server_counts,
+            pool_counts,
             response_edits: Edits::compile(EditedMessage::Response, &listener.response_headers)?,
             needs_path,
             needs_server_name,
@@ -508,8 +511,8 @@ impl Router {
     }
 
     /// The counts of servers that conditions ask for.
-    pub(crate) fn server_counts(&self) -> &[Arc<ServerCount>] {
-        &self.server_counts
+    pub(crate) fn pool_counts(&self) -> &[Arc<PoolCount>] {
+        &self.pool_counts
     }
 
     /// Returns true if a text of some route uses a header of the endpoint's response.
@@ -675,12 +678,13 @@ fn compile_action(action: &Action, number_of_files: usize) -> CompiledAction {
         Action::Pool(pool) => CompiledAction::Pool(*pool),
         Action::PoolBy(choice) => CompiledAction::PoolBy(Arc::new(CompiledChoice::new(choice))),
         Action::Split(split) => CompiledAction::Split(Arc::new(CompiledSplit::new(split))),
-        Action::Respond(Respond { status, body, content_type, denied }) => {
+        Action::Respond(Respond { status, body, content_type, denied, delay }) => {
             CompiledAction::Respond(CompiledRespond {
                 status: *status,
                 content_type: content_type.as_str().into(),
                 body: body.clone(),
                 denied: *denied,
+                delay: *delay,
             })
         }
         Action::Redirect(redirect) => CompiledAction::Redirect(CompiledRedirect::of(redirect)),
@@ -808,6 +812,7 @@ mod tests {
                 body: Some(parse(text)),
                 content_type: "text/plain".into(),
                 denied: false,
+                delay: None,
             })
         };
         let default = vec![

@@ -103,7 +103,7 @@ fn describe(condition: &Condition) -> String {
         Condition::File(switch) => {
             format!("{} {}", switch.test().as_str(), switch.path().display())
         }
-        Condition::Servers(count) => format!("servers {}={}", count.pool(), count.range()),
+        Condition::Count(count) => count.text(),
         Condition::Variable(text, value) => {
             named("variable", text.as_str().as_bytes(), value.as_ref().map(TextPattern::as_str))
         }
@@ -141,7 +141,7 @@ fn seen<'a>(condition: &'a Condition, subject: RoutedRequest<'a>) -> String {
         Condition::Internal(_) => "the request comes from the client".to_owned(),
         Condition::File(switch) if switch.holds() => "it was there at the last look".to_owned(),
         Condition::File(_) => "it was not there at the last look".to_owned(),
-        Condition::Servers(count) => format!("{} of them are up", count.available()),
+        Condition::Count(count) => count.seen(),
         Condition::Variable(text, _) => {
             let mut seen = String::new();
             subject.texts.test(text, |value| {

@@ -108,7 +108,7 @@ impl Snapshot {
     /// Lets conditions of routes count the servers of the pools of this snapshot.
     pub(crate) fn count_servers(&self, which: CountedConditions) {
         let all = which == CountedConditions::All;
-        let counts = self.listeners.iter().flat_map(|listener| listener.router.server_counts());
+        let counts = self.listeners.iter().flat_map(|listener| listener.router.pool_counts());
         let mut counts = counts.filter(|count| all || !count.is_watching()).peekable();
         if counts.peek().is_none() {
             return;
@@ -117,7 +117,7 @@ impl Snapshot {
             self.pools.iter().map(|pool| (&*pool.name, pool)).collect();
         for count in counts {
             if let Some(pool) = pools.get(count.pool()) {
-                count.watch(&pool.balancer);
+                count.watch(pool);
             }
         }
     }

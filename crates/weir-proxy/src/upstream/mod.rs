@@ -59,6 +59,8 @@ pub struct UpstreamPool {
     pub tcp_keepalive: model::TcpKeepalive,
     /// The fate of exchanges at an endpoint that goes down.
     pub on_down: model::OnDown,
+    /// The fate of exchanges at endpoints of later tiers when an endpoint comes up again.
+    pub on_up: model::OnUp,
     /// The causes that count as failures of an endpoint.
     pub passive_on: Box<[model::PassiveCause]>,
     /// The settings for waiting exchanges; `None` if exchanges never wait.

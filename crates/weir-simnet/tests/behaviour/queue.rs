@@ -45,6 +45,38 @@ async fn target_of(upstream: &mut Peer) -> String {
 }
 
 #[test]
+fn conditions_look_at_the_load_of_a_pool_and_of_its_servers() {
+    let routes = "route path /look in_flight app=1 queued app=2 load app=3 queued_per_server app=2.. \
+            in_flight app/one=1 queued app/one=0 servers app/one=1 -> respond 200 full; \
+        route path /look in_flight app/one=0 load app=0 queued_per_server app=0 -> respond 200 idle; \
+        route path /look -> respond 200 other;";
+    let pool = "server 10.0.1.1:80 name=one max_conn=1; queue timeout=1m;";
+    play(&app(pool, routes), async |world| {
+        let origin = world.origin(1);
+        let mut observer = world.client().await;
+        let mut look = async || {
+            observer.send(request("/look")).await;
+            observer.message().await.text().to_owned()
+        };
+        assert_eq!(look().await, "idle");
+        let mut clients = vec![asks(world, "/1").await];
+        let (_, mut upstream) = taken(&origin).await;
+        assert_eq!(look().await, "other");
+        clients.push(asks(world, "/2").await);
+        clients.push(asks(world, "/3").await);
+        assert_eq!(look().await, "full");
+        for (client, more) in clients.iter_mut().zip([true, true, false]) {
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+            if more {
+                target_of(&mut upstream).await;
+            }
+        }
+        assert_eq!(look().await, "idle");
+    });
+}
+
+#[test]
 fn the_limit_is_exact_on_the_wire_over_four_workers_and_no_server_idles_while_a_request_waits() {
     let pool = "balance least_conn; server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=1; \
                 server 10.0.1.3:80 max_conn=1; queue timeout=1m;";

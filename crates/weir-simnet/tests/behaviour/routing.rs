@@ -1,6 +1,10 @@
 //! Routing: hosts, paths, headers and client addresses select the route; the first match decides.
 //! Also redirects, fixed responses and access rules.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::OK;
 use crate::peer::{Message, Peer};
 use crate::world::{World, app, play};
@@ -42,6 +46,34 @@ fn the_host_selects_the_host_block_and_other_hosts_the_default_routes() {
             ],
         )
         .await;
+    });
+}
+
+#[test]
+fn a_response_is_held_back_unless_the_client_leaves() {
+    let text = "listen 10.0.0.1:80 { route path /slow -> respond 429 \"wait\" cause=denied delay=5s; \
+            route path /end -> respond 444 delay=1s; default -> respond 200 default; }";
+    play(text, async |world| {
+        let began = Instant::now();
+        let mut client = world.client().await;
+        let message = ask(&mut client, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!((message.status(), message.text()), (429, "wait"));
+        assert_eq!(began.elapsed(), Duration::from_secs(5));
+        let line = world.log_line().await;
+        assert_eq!(line.text("cause"), "denied");
+        line.expect_times(&[("t_queue", 5_000), ("t_total", 5_000)]);
+        // The connection is open for other requests.
+        assert_eq!(ask(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.status(), 200);
+        world.log_line().await;
+        client.send("GET /end HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        client.expect_silence(Duration::from_millis(900)).await;
+        client.expect_closed().await;
+        world.log_line().await;
+        let mut leaver = world.client().await;
+        leaver.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        leaver.expect_silence(Duration::from_secs(1)).await;
+        leaver.reset();
+        world.expect_logged("client_gone", Some(499)).await;
     });
 }
 

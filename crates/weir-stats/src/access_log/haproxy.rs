@@ -117,9 +117,16 @@ fn append_retries(entry: &Entry<'_>, out: &mut Vec<u8>) {
 /// `Ta` is known.
 fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let times = &entry.times;
-    let spans = [times.request, times.queue, times.connect, times.response];
+    let spans = [request_span(entry), times.queue, times.connect, times.response];
     append_spans(&if is_refused(entry) { [Micros::NEVER; 4] } else { spans }, out);
     format::append(times.elapsed() / 1000, out);
+}
+
+/// The time that the request took; of one that was held back and refused HAProxy tells only that.
+fn request_span(entry: &Entry<'_>) -> Micros {
+    let is_tarpit =
+        entry.cause == Cause::Denied && entry.attempts == 0 && entry.times.queue != Micros::NEVER;
+    if is_tarpit { Micros::NEVER } else { entry.times.request }
 }
 
 /// Appends a time in milliseconds, -1 if the phase was not reached.
@@ -263,7 +270,7 @@ impl HaproxyField {
         match self {
             Self::Handshake => append_span(times.handshake.max(Micros::ZERO), out),
             Self::Idle => append_span(times.idle.max(Micros::ZERO), out),
-            Self::Request => append_span(span(times.request), out),
+            Self::Request => append_span(span(request_span(entry)), out),
             Self::Queue => append_span(span(times.queue), out),
             Self::Connect => append_span(span(times.connect), out),
             Self::Response => append_span(span(times.response), out),

@@ -163,6 +163,8 @@ pub(crate) fn of<'a>(variable: &'a Variable, entry: &'a Entry<'a>) -> VariableVa
         }
         VariableKind::RequestHeaderLines(name) => lines(entry.request_headers, name, b", "),
         VariableKind::ResponseHeaderLines(name) => lines(entry.response_headers, name, b", "),
+        VariableKind::RequestHeaderRows(name) => lines(entry.request_headers, name, b"\n"),
+        VariableKind::ResponseHeaderRows(name) => lines(entry.response_headers, name, b"\n"),
         VariableKind::HaproxyField(field) => VariableValue::HaproxyField(*field, entry),
         VariableKind::Capture(index) => found(entry.captures.get(*index).copied()),
         // Only the values of a map have them, and those know the match.

@@ -413,6 +413,18 @@ const PREFIXED: &[(&str, &str, &str)] = &[
         "values of all lines of a response header, with `, ` between them; `_` stands for `-`",
     ),
     (
+        "header_lines_",
+        "header_lines_NAME",
+        "values of all lines of a request header, with a line feed between them, of which \
+         `field NUMBER \"\\n\"` of a `convert` picks one; `_` stands for `-`",
+    ),
+    (
+        "sent_header_lines_",
+        "sent_header_lines_NAME",
+        "values of all lines of a response header, with a line feed between them; `_` stands for \
+         `-`",
+    ),
+    (
         "haproxy_",
         "haproxy_FIELD",
         "field of HAProxy's log format with its name there, such as `$haproxy_Tw` for `%Tw`",
@@ -485,6 +497,10 @@ pub(crate) enum VariableKind {
     RequestHeaderLines(Box<str>),
     /// All lines of a response header.
     ResponseHeaderLines(Box<str>),
+    /// All lines of a request header, each ended by the next.
+    RequestHeaderRows(Box<str>),
+    /// The same of a response header.
+    ResponseHeaderRows(Box<str>),
     /// A field of HAProxy's log format.
     HaproxyField(HaproxyField),
     /// A group of the route's path regex, from 0 for `$1`.
@@ -529,6 +545,8 @@ impl Variable {
             "sent_http_" => VariableKind::ResponseHeader(header()),
             "headers_" => VariableKind::RequestHeaderLines(header()),
             "sent_headers_" => VariableKind::ResponseHeaderLines(header()),
+            "header_lines_" => VariableKind::RequestHeaderRows(header()),
+            "sent_header_lines_" => VariableKind::ResponseHeaderRows(header()),
             "haproxy_" => VariableKind::HaproxyField(HaproxyField::named(rest)?),
             _ => VariableKind::Cookie(rest.into()),
         }))
@@ -557,10 +575,12 @@ impl Variable {
             VariableKind::Plain(plain) => !AFTER_PICK.contains(plain),
             VariableKind::ResponseHeader(_)
             | VariableKind::ResponseHeaderLines(_)
+            | VariableKind::ResponseHeaderRows(_)
             | VariableKind::HaproxyField(_) => false,
             VariableKind::Argument(_)
             | VariableKind::RequestHeader(_)
             | VariableKind::RequestHeaderLines(_)
+            | VariableKind::RequestHeaderRows(_)
             | VariableKind::Cookie(_)
             | VariableKind::Capture(_)
             | VariableKind::Group(_) => true,
@@ -588,6 +608,7 @@ impl Variable {
             self.0,
             VariableKind::RequestHeader(_)
                 | VariableKind::RequestHeaderLines(_)
+                | VariableKind::RequestHeaderRows(_)
                 | VariableKind::Cookie(_)
                 | VariableKind::Argument(_)
                 | VariableKind::Plain(
@@ -747,6 +768,12 @@ impl fmt::Display for Variable {
             }
             VariableKind::ResponseHeaderLines(name) => {
                 write!(formatter, "$sent_headers_{}", name.replace('-', "_"))
+            }
+            VariableKind::RequestHeaderRows(name) => {
+                write!(formatter, "$header_lines_{}", name.replace('-', "_"))
+            }
+            VariableKind::ResponseHeaderRows(name) => {
+                write!(formatter, "$sent_header_lines_{}", name.replace('-', "_"))
             }
             VariableKind::HaproxyField(field) => write!(formatter, "$haproxy_{}", field.name()),
             VariableKind::Cookie(name) => write!(formatter, "$cookie_{name}"),

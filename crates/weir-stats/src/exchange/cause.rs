@@ -305,6 +305,8 @@ impl Cause {
             Self::TunnelClientReset => *b"CD",
             // After an attempt it took the place of the endpoint's response.
             Self::Local => [b'L', if attempts == 0 { b'R' } else { b'H' }],
+            // Without an attempt only a response that was held back has waited.
+            Self::Denied if attempts == 0 && times.queue != Micros::NEVER => *b"PT",
             Self::Denied => [b'P', if attempts == 0 { b'R' } else { b'H' }],
             Self::BadRequest
             | Self::PlainHttp

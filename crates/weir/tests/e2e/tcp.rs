@@ -539,3 +539,74 @@ fn connections_of_a_server_that_goes_down_end_where_the_pool_says_so() {
         }
     }
 }
+
+/// An operator who takes a server out, and a server that fails, end its connections as probes do.
+#[test]
+fn connections_end_when_their_server_is_taken_out_or_ejected() {
+    for is_order in [true, false] {
+        let directory = Directory::new();
+        let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = directory.text("admin.sock");
+        let config = format!(
+            "workers 1; admin unix:{socket};
+             log access {{ to {}; format json; }}
+             pool db {{ server {} name=s0; passive errors=1 on=connect max_ejected=100% eject=10m; retry off; on_down close; }}
+             listen tcp 127.0.0.1:0 -> db {{ log access; }}",
+            directory.text("weir.json"),
+            origin.local_addr().unwrap(),
+        );
+        let weir = Weir::start(&directory, &config);
+        let mut client = Client::connect(weir.address());
+        let (_held, _) = origin.accept().unwrap();
+        if is_order {
+            let ctl = ["ctl", "maintenance", "db/s0", "--socket", &socket];
+            let done = finish(weir_command().args(ctl), b"");
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        } else {
+            // The next connection is refused, which ejects the server.
+            drop(origin);
+            assert_eq!(Client::connect(weir.address()).rest().0, b"");
+        }
+        assert_eq!(client.rest().0, b"");
+        let ends_so = || {
+            let text = std::fs::read_to_string(directory.text("weir.json")).ok()?;
+            text.contains(r#""cause":"endpoint_down""#).then_some(())
+        };
+        eventually("the connection ended because its server went down", ends_so);
+    }
+}
+
+/// Clients of a backup return to the server that they belong to.
+#[test]
+fn connections_at_a_backup_end_when_the_server_is_back() {
+    let directory = Directory::new();
+    let [first, backup] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [own, other] = [&first, &backup].map(|one| one.local_addr().unwrap());
+    let socket = directory.text("admin.sock");
+    let config = format!(
+        "workers 1; admin unix:{socket};
+         log access {{ to {}; format json; }}
+         pool db {{ server {own} name=first; server {other} name=second backup; on_up close_backups; }}
+         listen tcp 127.0.0.1:0 -> db {{ log access; }}",
+        directory.text("weir.json"),
+    );
+    let weir = Weir::start(&directory, &config);
+    let order = |word: &str| {
+        let ctl = ["ctl", word, "db/first", "--socket", &socket];
+        let done = finish(weir_command().args(ctl), b"");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    order("maintenance");
+    let mut client = Client::connect(weir.address());
+    let (_held, _) = backup.accept().unwrap();
+    order("ready");
+    assert_eq!(client.rest().0, b"");
+    // A connection at the first server stays when that one comes back again.
+    let _stays = Client::connect(weir.address());
+    let (_kept, _) = first.accept().unwrap();
+    let text = eventually("the log has a line", || {
+        let text = std::fs::read_to_string(directory.text("weir.json")).ok()?;
+        text.contains(r#""cause":"endpoint_down""#).then_some(text)
+    });
+    assert_eq!(text.lines().count(), 1, "{text}");
+}

@@ -101,7 +101,7 @@ fn condition_fault(rule: &Rule) -> Option<&'static str> {
     match rule {
         Rule::All(rules) | Rule::Any(rules) => rules.iter().find_map(condition_fault),
         Rule::Not(rule) => condition_fault(rule),
-        Rule::Client(_) | Rule::Variable(..) | Rule::Servers(..) => None,
+        Rule::Client(_) | Rule::Variable(..) | Rule::Servers(..) | Rule::Load(..) => None,
         Rule::Path(_) => Some("`path`"),
         Rule::Method(_) => Some("`method`"),
         Rule::Header(..) => Some("`header`"),

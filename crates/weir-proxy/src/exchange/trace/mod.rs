@@ -25,6 +25,7 @@ use crate::exchange::files::{
 };
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
+use crate::http::local_reply::PLAIN_HTTP;
 use crate::http::path::percent::{PathBuffer, PathForm, slashes_of};
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
@@ -54,8 +55,12 @@ pub struct TracedRequest<'a> {
     pub server_name: &'a str,
     /// The peer of the connection; `None` on a Unix socket.
     pub peer: Option<IpAddr>,
+    /// The application protocols that such a client offers, separated by commas; may be empty.
+    pub alpn: &'a str,
     /// Set if the connection has TLS.
     pub tls: bool,
+    /// Set if it has none and the listener expects it.
+    pub lacks_tls: bool,
     /// The seed of everything that is drawn for a request.
     pub seed: u64,
 }
@@ -322,6 +327,17 @@ impl<'a> Tracer<'a> {
         matches!(self.trace.end, TraceEnd::Refused { .. })
     }
 
+    /// What a client with TLS begins with, where it is passed on.
+    fn preread(&self) -> Preread<'_> {
+        let TracedRequest { server_name, alpn, .. } = *self.input;
+        let begins =
+            self.listener.protocol == Protocol::Tcp && !(server_name.is_empty() && alpn.is_empty());
+        Preread {
+            protocol: if begins { "TLSv1.3" } else { "" },
+            alpn_protocols: if begins { alpn.as_bytes() } else { b"" },
+        }
+    }
+
     /// Finds the route and its end; returns true if that is an internal redirect, after which the
     /// next one is to be found.
     fn is_redirected(&mut self, part: &str) -> bool {
@@ -335,6 +351,11 @@ impl<'a> Tracer<'a> {
             self.trace.path.matched = text_of(&found.path);
         }
         self.tried(&list, &found);
+        // A page for it may be served without TLS, everything else may not.
+        if self.input.lacks_tls && !self.internal.is_any() {
+            self.trace.refuse(400, "it comes without TLS to a listener with TLS");
+            return self.follow_page(found.route, PLAIN_HTTP, 400);
+        }
         let Some((route, position)) = found.route.zip(found.position) else {
             self.trace.end = TraceEnd::NoRoute;
             return self.follow_error(None, 404);
@@ -383,13 +404,18 @@ impl<'a> Tracer<'a> {
     /// Follows the target of a route, or of the listener, for an error; returns false if the
     /// request is not served again.
     fn follow_error(&mut self, route: Option<&'a CompiledRoute>, status: u16) -> bool {
+        self.follow_page(route, status, status)
+    }
+
+    /// Does the same for the pages of one status and an error with another.
+    fn follow_page(&mut self, route: Option<&'a CompiledRoute>, page: u16, status: u16) -> bool {
         let may_lead = self.internal.error_may_lead();
         let targets = match route {
             Some(route) => route.error_targets.as_ref(),
             None => self.listener.router.error_targets(),
         };
         let targets = targets.filter(|_| may_lead);
-        let Some(target) = targets.and_then(|targets| targets.find(status)) else { return false };
+        let Some(target) = targets.and_then(|targets| targets.find(page)) else { return false };
         let error = target.redirect_of(Cause::Complete, status, self.head.method);
         let to = match &target.to {
             CompiledErrorDestination::Internal(to) => to,
@@ -773,7 +799,7 @@ impl<'a> Tracer<'a> {
                 server_name: &server_name,
                 ..TlsParameters::default()
             }),
-            preread: Preread::default(),
+            preread: self.preread(),
             concurrency: Concurrency::default(),
             worker: 0,
             connection: 1,

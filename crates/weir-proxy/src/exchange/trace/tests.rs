@@ -43,8 +43,73 @@ fn traced_in(text: &str, head: &[u8], peer: &str) -> Result<RequestTrace, String
     trace(
         &snapshot,
         &config,
-        &TracedRequest { listener: 0, head, server_name: "", peer, tls: false, seed: 1 },
+        &TracedRequest {
+            listener: 0,
+            head,
+            server_name: "",
+            alpn: "",
+            peer,
+            tls: false,
+            lacks_tls: false,
+            seed: 1,
+        },
     )
+}
+
+#[test]
+fn a_request_without_tls_gets_400_or_a_page() {
+    let end = |text: &str| {
+        let config = parse_str("weir.conf", text).unwrap().config;
+        let (sinks, _receiver) = log_channel(0, 1);
+        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
+        let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
+        let head = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+        let request = TracedRequest {
+            listener: 0,
+            head,
+            server_name: "",
+            alpn: "",
+            peer: "192.0.2.1".parse().ok(),
+            tls: false,
+            lacks_tls: true,
+            seed: 1,
+        };
+        trace(&snapshot, &config, &request).unwrap().end
+    };
+    let plain = end("listen :80 -> respond 200 text;");
+    assert!(matches!(plain, TraceEnd::Refused { status: 400, .. }), "{plain:?}");
+    let redirected = end("listen :80 { error_page 497 -> redirect 301 https://$host$request_uri; \
+         default -> respond 200 text; }");
+    let TraceEnd::Redirect { location, status: 301 } = redirected else { panic!("{redirected:?}") };
+    assert_eq!(location.as_deref(), Some("https://a/a"));
+}
+
+#[test]
+fn protocols_of_a_tls_client_decide() {
+    let text = "pool one { server 10.0.0.1:80; } pool two { server 10.0.0.2:80; } \
+        listen tcp :443 { route alpn acme-tls/1 -> one; \
+            route variable $ssl_preread_protocol=TLSv1.3 -> two; default -> one; }";
+    let config = parse_str("weir.conf", text).unwrap().config;
+    let pool = |server_name, alpn| {
+        let (sinks, _receiver) = log_channel(0, 1);
+        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
+        let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
+        let request = TracedRequest {
+            listener: 0,
+            head: b"",
+            server_name,
+            alpn,
+            peer: "192.0.2.1".parse().ok(),
+            tls: false,
+            lacks_tls: false,
+            seed: 1,
+        };
+        let trace = trace(&snapshot, &config, &request).unwrap();
+        (trace.routes.len(), matches!(trace.end, TraceEnd::Pool(_)))
+    };
+    assert_eq!(pool("a.test", "h2,acme-tls/1"), (1, true));
+    assert_eq!(pool("a.test", "h2"), (2, true));
+    assert_eq!(pool("", ""), (3, true));
 }
 
 fn end(request: &str, lines: &str) -> String {

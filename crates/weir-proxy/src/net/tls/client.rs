@@ -8,7 +8,7 @@ use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::SingleCertAndKey;
 use rustls::{
@@ -33,6 +33,8 @@ pub struct ClientSettings<'a> {
     /// The trusted roots; `None` uses the system's. A self-signed endpoint certificate may be
     /// listed here itself.
     pub ca: Option<PemFile>,
+    /// Lists of revoked certificates.
+    pub crl: Option<PemFile>,
     /// The certificate that is presented when an endpoint asks for one.
     pub certificate: Option<CertificateMaterial>,
     /// The protocol versions, suites and curves.
@@ -112,8 +114,9 @@ fn verifier(
     if settings.skip_verification {
         return Ok(Arc::new(Unverified { algorithms: provider.signature_verification_algorithms }));
     }
+    let lists = settings.crl.as_ref().map(material::revocation_lists).transpose()?;
     let Some(file) = &settings.ca else {
-        return Ok(web_verifier(system_roots()?, provider)?);
+        return Ok(web_verifier(system_roots()?, lists, provider)?);
     };
     let trusted = material::certificates(file)?;
     let mut roots = RootCertStore::empty();
@@ -122,16 +125,21 @@ fn verifier(
             .add(certificate.clone())
             .map_err(|_| TlsError::BadCertificate { file: file.label.clone() })?;
     }
-    Ok(Arc::new(OwnRoots { chain: web_verifier(roots, provider)?, trusted }))
+    Ok(Arc::new(OwnRoots { chain: web_verifier(roots, lists, provider)?, trusted }))
 }
 
 fn web_verifier(
     roots: RootCertStore,
+    lists: Option<Vec<CertificateRevocationListDer<'static>>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map_err(|error| TlsError::Library { reason: error.to_string() })
+    let builder =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = match lists {
+        Some(lists) => builder.with_crls(lists).enforce_revocation_expiration(),
+        None => builder,
+    };
+    builder.build().map_err(|error| TlsError::Library { reason: error.to_string() })
 }
 
 fn system_roots() -> Result<RootCertStore, TlsError> {

@@ -9,8 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
@@ -54,16 +53,7 @@ impl ClientVerifier {
         let builder = match &clients.crl {
             None => builder,
             Some(file) => {
-                let lists = CertificateRevocationListDer::pem_slice_iter(&file.bytes)
-                    .collect::<Result<Vec<_>, _>>()
-                    .map_err(|error| TlsError::BadPem {
-                        file: file.label.clone(),
-                        reason: error.to_string(),
-                    })?;
-                if lists.is_empty() {
-                    return Err(TlsError::NoRevocationListIn { file: file.label.clone() });
-                }
-                builder.with_crls(lists).enforce_revocation_expiration()
+                builder.with_crls(material::revocation_lists(file)?).enforce_revocation_expiration()
             }
         };
         let builder = match clients.demand {

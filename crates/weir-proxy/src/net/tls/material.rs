@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{PemObject, SectionKind};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SigningKey};
 use zeroize::Zeroizing;
 
@@ -81,6 +81,22 @@ pub(super) fn certificates(file: &PemFile) -> Result<Vec<CertificateDer<'static>
         return Err(TlsError::NoCertificateIn { file: file.label.clone() });
     }
     Ok(found)
+}
+
+/// All lists of revoked certificates of a file, at least one.
+pub(super) fn revocation_lists(
+    file: &PemFile,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let lists = CertificateRevocationListDer::pem_slice_iter(&file.bytes)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| TlsError::BadPem {
+            file: file.label.clone(),
+            reason: error.to_string(),
+        })?;
+    if lists.is_empty() {
+        return Err(TlsError::NoRevocationListIn { file: file.label.clone() });
+    }
+    Ok(lists)
 }
 
 /// All usable private keys of a file, at least one: PKCS#8, SEC1 or PKCS#1.

@@ -105,6 +105,7 @@ impl Compiler<'_> {
             proxy_tlvs: pool.proxy_tlvs.clone(),
             tcp_keepalive: pool.tcp_keepalive.clone(),
             on_down: pool.on_down,
+            on_up: pool.on_up,
             passive_on: pool.passive.on.as_slice().into(),
             queue,
             retry_budget: retry_budget(pool, before),
@@ -243,6 +244,7 @@ impl Compiler<'_> {
             skip_verification: !tls.verify,
             hide_name: !tls.sni,
             ca: tls.ca.as_deref().map(|path| self.pem(path)).transpose()?,
+            crl: tls.crl.as_deref().map(|path| self.pem(path)).transpose()?,
             certificate: tls
                 .certificate
                 .as_ref()

@@ -217,6 +217,17 @@ fn haproxy_lines_of_finished_exchanges() {
         },
         r#"fe deny/<NOSRV> 0/-1/-1/-1/0 403 192 - - PR-- 1/1/0/0/0 0/0 "GET /deny HTTP/1.1""#,
     );
+    check_haproxy(
+        &Case {
+            names: ["fe", "slow", ""],
+            times: times(0, 500, -1, -1, 500),
+            cause: Cause::Denied,
+            status: 500,
+            bytes: 192,
+            request: "GET /slow HTTP/1.1",
+        },
+        r#"fe slow/<NOSRV> -1/500/-1/-1/500 500 192 - - PT-- 1/1/0/0/0 0/0 "GET /slow HTTP/1.1""#,
+    );
 }
 
 /// Each expected line is HAProxy's line of `option tcplog` without its start.

@@ -134,6 +134,11 @@ impl Ask {
         head.into_bytes()
     }
 
+    /// Returns true if the URL says that the request comes without TLS.
+    pub(super) fn is_plain(&self) -> bool {
+        self.scheme == Some(Scheme::Http)
+    }
+
     /// Returns the name that a TLS client asks for: that of the URL, unless it is an address.
     pub(super) fn server_name(&self) -> &str {
         let host = match self.authority.rsplit_once(':') {
@@ -177,6 +182,13 @@ impl Ask {
         let all: Vec<(usize, &Listener)> =
             speaking().filter(|(_, one)| best > 0 && fits(one) == best).collect();
         let Some((number, _)) = all.first() else {
+            // One with TLS answers a request without it.
+            let mut with_tls = listeners().filter(|(_, one)| Scheme::of(one) == Scheme::Https);
+            if scheme == Scheme::Http
+                && let Some((number, _)) = with_tls.find(|(_, one)| fits(one) > 0)
+            {
+                return Ok((number, None));
+            }
             return Err(match listeners().find(|(_, one)| fits(one) > 0) {
                 Some((_, other)) => {
                     let (asked, spoken) = (scheme.name(), Scheme::of(other).name());
@@ -286,7 +298,8 @@ mod tests {
             listen 10.0.0.1:8080 name=one -> respond 204;
             listen 10.0.0.2:8080 name=two -> respond 204;
             listen unix:/run/x.sock name=local -> respond 204;
-            listen tcp :5432 name=db -> 10.0.0.9:5432;";
+            listen tcp :5432 name=db -> 10.0.0.9:5432;
+            listen :443 tls { certificate /a.pem; default -> respond 204; }";
         let config = weir_config::parse_str("t", text).unwrap().config;
         let found = |request: &str, named: Option<&str>| {
             let found = ask(request, &[]).unwrap().listener(&config, named);
@@ -298,6 +311,8 @@ mod tests {
         assert_eq!(found("/", Some("local")), Ok((3, false)));
         assert_eq!(found("tcp://db.test:5432", None), Ok((4, false)));
         assert_eq!(found("/", Some("10.0.0.1:8080")), Ok((1, false)));
+        assert_eq!(found("https://shop.test/", None), Ok((5, false)));
+        assert_eq!(found("http://shop.test:443/", None), Ok((5, false)));
         for (request, named, part) in [
             ("https://shop.test:80/", None, "speaks http"),
             ("http://shop.test:81/", None, "no listener accepts port 81"),

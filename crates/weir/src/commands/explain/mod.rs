@@ -48,6 +48,9 @@ pub(crate) struct ExplainArguments {
     /// Listener that the request reaches, by name or address [default: found by port and scheme]
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
+    /// Application protocols that the client of a `tcp` listener offers in its TLS handshake, such as h2,http/1.1
+    #[arg(long, value_name = "PROTOCOLS", default_value = "")]
+    alpn: String,
     /// Print the account as JSON
     #[arg(long)]
     json: bool,
@@ -79,13 +82,16 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), CommandFailure> {
         .listener(&checked.config, arguments.listener.as_deref())
         .map_err(CommandFailure::RunTime)?;
     let head = ask.head();
-    let tls = checked.config.listeners.get(listener).is_some_and(|one| one.tls.is_some());
+    let has_tls = checked.config.listeners.get(listener).is_some_and(|one| one.tls.is_some());
+    let lacks_tls = has_tls && ask.is_plain();
     let request = TracedRequest {
         listener,
         head: &head,
         server_name: ask.server_name(),
+        alpn: &arguments.alpn,
         peer: Some(arguments.from),
-        tls,
+        tls: has_tls && !lacks_tls,
+        lacks_tls,
         seed: 0,
     };
     let trace = explain(&checked.config, &request).map_err(CommandFailure::RunTime)?;

@@ -90,7 +90,7 @@ fn what_a_certificate_says_is_told() {
 }
 
 /// A list of revoked certificates, which has the number 7 and is valid until this year.
-fn list_until(authority: &Authority, year: i32) -> String {
+pub(super) fn list_until(authority: &Authority, year: i32) -> String {
     let list = CertificateRevocationListParams {
         this_update: date_time_ymd(2020, 1, 1),
         next_update: date_time_ymd(year, 1, 1),

@@ -1,11 +1,12 @@
 //! Tests of the verification of endpoints, of client certificates, and of resumption per worker.
 
-use rcgen::date_time_ymd;
+use rcgen::{SerialNumber, date_time_ymd};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, Error};
 
+use super::clients::list_until;
 use super::*;
 
 pub(super) fn trusting(authority: &Authority) -> ClientSettings<'static> {
@@ -62,6 +63,24 @@ fn name_authority_and_dates_of_an_endpoint_are_verified() {
     let expired = endpoint(&authority.issue_with(&params, &KeyPair::generate().unwrap()));
     let expired = refusal(&settings, &expired, "app.internal");
     assert!(matches!(expired, CertificateError::ExpiredContext { .. }), "{expired:?}");
+}
+
+#[test]
+fn a_revoked_endpoint_is_refused() {
+    let authority = Authority::new();
+    let mut revoked = params(&["app.internal"]);
+    revoked.serial_number = Some(SerialNumber::from(vec![7]));
+    let revoked = endpoint(&authority.issue_with(&revoked, &KeyPair::generate().unwrap()));
+    let other = endpoint(&authority.issue(&["app.internal"]));
+    let crl = |year: i32| ClientSettings {
+        crl: Some(pem("crl.pem", &list_until(&authority, year))),
+        ..trusting(&authority)
+    };
+    assert_eq!(refusal(&crl(2090), &revoked, "app.internal"), CertificateError::Revoked);
+    shake(&crl(2090), &other, "app.internal").unwrap();
+    shake(&trusting(&authority), &revoked, "app.internal").unwrap();
+    let late = refusal(&crl(2021), &other, "app.internal");
+    assert!(matches!(late, CertificateError::ExpiredRevocationListContext { .. }), "{late:?}");
 }
 
 #[test]
