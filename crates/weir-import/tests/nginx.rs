@@ -590,6 +590,66 @@ fn what_a_stream_of_weir_cannot_do_is_refused_by_name() {
 }
 
 #[test]
+fn directives_that_weir_lacks_say_what_to_do() {
+    refuses(
+        "location / { auth_request /auth; proxy_pass http://127.0.0.1:2; }",
+        "auth_request",
+        "forward authentication",
+    );
+    refuses(
+        "location / { sub_filter a b; proxy_pass http://127.0.0.1:2; }",
+        "sub_filter",
+        "changes no bodies",
+    );
+    refuses("location / { mirror /m; proxy_pass http://127.0.0.1:2; }", "mirror", "sent twice");
+    refuses(
+        "location / { secure_link $arg_a; proxy_pass http://127.0.0.1:2; }",
+        "secure_link",
+        "signatures of links",
+    );
+    refuses("location / { dav_methods PUT; root /srv; }", "dav_methods", "`proxy_pass`");
+    let refused = |contents: &str, directive: &str, expected: &str| {
+        let imported = stream(&format!("server {{ listen 127.0.0.1:1; {contents} }}"));
+        let (word, reason) = outcome(&imported.coverage, directive);
+        assert!(word == "refused" && reason.contains(expected), "{contents}: {word} {reason}");
+    };
+    refused("return $remote_addr;", "return", "`return` in a server of `http`");
+    refused("pass 127.0.0.1:2;", "pass", "`proxy_pass` with the address");
+    refused("set $a b; proxy_pass 127.0.0.1:2;", "set", "where the variable stands");
+    refused(
+        "server_name a.test; proxy_pass 127.0.0.1:2;",
+        "server_name",
+        "`$ssl_preread_server_name`",
+    );
+    let keys = server("ssl_session_ticket_key /k; return 200;");
+    assert_eq!(outcome(&keys.coverage, "ssl_session_ticket_key").0, "differently");
+}
+
+#[test]
+fn a_server_with_ssl_on_has_tls_at_each_of_its_addresses() {
+    let text = "ssl on; ssl_certificate /c; ssl_certificate_key /k; return 200;";
+    let imported = server(text);
+    assert_eq!(outcome(&imported.coverage, "ssl on").0, "honoured");
+    assert!(config(imported).listeners.iter().all(|listener| listener.tls.is_some()));
+    assert!(config(server("ssl off; return 200;")).listeners.iter().all(|one| one.tls.is_none()));
+}
+
+#[test]
+fn servers_may_be_checked_against_lists_of_revoked_certificates() {
+    let location = |more: &str| {
+        server(&format!(
+            "location / {{ proxy_pass https://127.0.0.1:2; proxy_ssl_trusted_certificate /ca; \
+             proxy_ssl_crl /crl; {more} }}"
+        ))
+    };
+    let tls = config(location("proxy_ssl_verify on;")).pools.remove(0).tls.unwrap();
+    assert_eq!(tls.crl, Some("/crl".into()));
+    let unverified = location("");
+    assert_eq!(outcome(&unverified.coverage, "proxy_ssl_crl").0, "ignored");
+    assert_eq!(config(unverified).pools.remove(0).tls.unwrap().crl, None);
+}
+
+#[test]
 fn what_nginx_itself_refuses_is_refused() {
     let check = |contents: &str| {
         let imported = server(contents);

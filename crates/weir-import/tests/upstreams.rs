@@ -100,6 +100,18 @@ fn least_time_is_the_policy_of_the_same_name() {
 }
 
 #[test]
+fn fair_is_the_policy_of_the_same_name() {
+    let policy = |words: &str| {
+        let text = upstream(&format!("fair {words}; server 127.0.0.1:2; server 127.0.0.1:3;"));
+        format!("{:?}", converted(&text).pools[0].policy)
+    };
+    assert_eq!(policy(""), policy("  "));
+    assert!(policy("").contains("Fair"), "{}", policy(""));
+    assert!(policy("no_rr weight_mode=peak").contains("Peak"), "{}", policy("weight_mode=peak"));
+    outcome(&upstream("fair odd; server 127.0.0.1:2;"), "fair", "refused", "`odd`");
+}
+
+#[test]
 fn slow_starts_are_taken_over() {
     let pool = |text: &str| converted(text).pools[0].clone();
     let times = |pool: Pool| -> Vec<Option<u64>> {

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::time::Instant;
+use weir_balance::EndpointState;
 use weir_config::model::{AdminState, Change, ChangeRefusal, OnDown, Overrides};
 use weir_config::{Config, Origins};
 use weir_proxy::process::Process;
@@ -426,7 +427,7 @@ fn put(plane: &DataPlane, served: &Served, config: &Config, live: &Config) {
                 let is_back =
                     old.order == AdminState::Maintenance && new.order == AdminState::Ready;
                 let state = pool.balancer.endpoint(index);
-                if is_back && state.is_some_and(|state| state.is_ready()) {
+                if is_back && state.is_some_and(EndpointState::is_ready) {
                     end_exchanges_behind(plane, pool, index);
                 }
             }

@@ -3,12 +3,11 @@
 
 use std::rc::Rc;
 
-use weir_config::model::ServerRange;
 use weir_config::source::SourceSpan;
 
 use super::conditions::{AclTable, AclTest, Criterion, MOST_TESTS, NativeTest};
 use super::convert::{HaproxyConverter, TOO_LARGE};
-use super::expressions::NAME_OF_BYTES;
+use super::expressions::{NAME_OF_BYTES, is_of_hello};
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::patterns::{self, MatchKind, ValueShape};
@@ -61,6 +60,7 @@ impl HaproxyConverter<'_> {
         let at = words.iter().position(|word| matches!(word.text.as_str(), "if" | "unless"));
         let Some(at) = at else { return Ok((AclTest::Always(true), words.len())) };
         let acls = self.acls_beside(line);
+        self.section_of_condition = Some(self.sections.section_of(line));
         let test = self.alternatives(&acls, &words[at + 1..], scope)?;
         if test.tests() > MOST_TESTS {
             return Err(format!("the condition has more than {MOST_TESTS} tests"));
@@ -195,7 +195,7 @@ impl HaproxyConverter<'_> {
         }
         criterion.patterns.extend(rest[at.min(rest.len())..].iter().map(|word| word.text.clone()));
         let (name, _) = MatchKind::of_name(&criterion.expression.fetch.name);
-        if matches!(name, "req.ssl_sni" | "req_ssl_sni") && !self.passes_bytes {
+        if is_of_hello(name) && !self.passes_bytes {
             return Err(NAME_OF_BYTES.to_owned());
         }
         self.tested(&criterion, scope, first.span)
@@ -214,8 +214,8 @@ impl HaproxyConverter<'_> {
         if scope.place == FormatPlace::Response && is_of_request_head(name) {
             return Ok(AclTest::Always(false));
         }
-        if name == "nbsrv" {
-            return self.servers_test(criterion);
+        if let Some(test) = self.count_test(criterion) {
+            return test;
         }
         if matches!(name, "req.ssl_hello_type" | "req_ssl_hello_type")
             && self.assumes_tls.is_some()
@@ -243,37 +243,6 @@ impl HaproxyConverter<'_> {
             Ok(test) => Ok(test.with_origin(criterion)),
             Err(_) => self.variable_test(criterion, scope, span).map_err(changed_condition),
         }
-    }
-}
-
-impl HaproxyConverter<'_> {
-    /// Returns the test of the number of a backend's servers that are up.
-    fn servers_test(&mut self, criterion: &Criterion) -> Result<AclTest, String> {
-        let SampleExpression { fetch, converters, .. } = &criterion.expression;
-        let [name] = fetch.arguments.as_slice() else {
-            return Err("write `nbsrv(NAME)` with the name of the backend".to_owned());
-        };
-        if !converters.is_empty() {
-            return Err("a converter of `nbsrv` has no conversion".to_owned());
-        }
-        let Some(&backend) = self.backends.get(name.as_str()) else {
-            return Err(format!("there is no backend `{name}`"));
-        };
-        let ranges = match criterion.patterns.as_slice() {
-            [] => vec![(1, i64::MAX)],
-            _ => criterion.integers()?,
-        };
-        let pool = self.pool(backend)?;
-        let test = |(first, last): &(i64, i64)| {
-            if *last < 0 || last < first {
-                return AclTest::Always(false);
-            }
-            let number = |number: i64| u32::try_from(number.max(0)).unwrap_or(u32::MAX);
-            let most = Some(number(*last)).filter(|most| *most < u32::MAX);
-            let range = ServerRange { least: number(*first), most };
-            AclTest::native("servers", format!("{pool}={range}"))
-        };
-        Ok(AclTest::any(ranges.iter().map(test).collect()))
     }
 }
 
@@ -349,6 +318,7 @@ impl Criterion {
             "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => {
                 ("variable", "$ssl_server_name".to_owned())
             }
+            "req.ssl_alpn" => ("variable", "$ssl_preread_alpn_protocols".to_owned()),
             _ => return Err(without_condition(&fetch.name)),
         };
         if self.kind == Some(MatchKind::Found) && keyword != "path" {

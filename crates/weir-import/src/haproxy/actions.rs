@@ -36,6 +36,9 @@ const OWN_HEADERS: [&str; 9] = [
     "expect",
 ];
 
+/// The longest time for which a response is held back, in microseconds.
+const LONGEST_TARPIT: u64 = 3_600_000_000;
+
 /// The form of a redirect's place: only `http-request redirect` has fields in it.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum RedirectText {
@@ -91,6 +94,20 @@ impl RuleEffect {
                 Self::Ends(target, block)
             }
             other => other,
+        }
+    }
+
+    /// Holds a response back for a time in microseconds.
+    fn held_back(self, delay: Option<u64>) -> Self {
+        match (self, delay) {
+            (Self::Ends(mut target, block), Some(delay)) => {
+                let delay = super::values::time(delay);
+                let place = target.first().map(|word| word.span);
+                let option = place.map(|span| NativeLine::new("", span).option("delay", &delay));
+                target.extend(option.into_iter().flat_map(NativeLine::into_words));
+                Self::Ends(target, block)
+            }
+            (effect, _) => effect,
         }
     }
 
@@ -570,9 +587,9 @@ impl HaproxyConverter<'_> {
             "return" => self.answer(line, arguments, "200", scope).map(RuleEffect::without_page),
             "auth" => self.credentials_demand(line, arguments, scope).map(RuleEffect::denied),
             "tarpit" => {
-                self.outcomes
-                    .differs(line, "the response comes at once, not after `timeout tarpit`");
-                self.answer(line, arguments, "500", scope).map(RuleEffect::denied)
+                let delay = self.tarpit_delay(line);
+                let effect = self.answer(line, arguments, "500", scope)?.denied();
+                Ok(effect.held_back(delay))
             }
             "reject" | "silent-drop" => {
                 self.dropped(line, action);
@@ -599,6 +616,18 @@ impl HaproxyConverter<'_> {
             _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
             _ => self.other_action(line, action, "http-request"),
         }
+    }
+
+    /// Returns the time for which `tarpit` holds a request, as HAProxy finds it.
+    fn tarpit_delay(&mut self, line: LineId) -> Option<u64> {
+        let section = self.sections.section_of(line);
+        let delay = self.time(section, "timeout tarpit");
+        let delay =
+            delay.or_else(|| self.time(section, "timeout connect")).filter(|time| *time > 0);
+        if delay.is_some_and(|delay| delay > LONGEST_TARPIT) {
+            self.outcomes.differs(line, "the response comes after an hour");
+        }
+        delay.map(|delay| delay.min(LONGEST_TARPIT))
     }
 
     /// Converts `set-log-level`, of which `silent` leaves a request out of the logs.
@@ -862,7 +891,7 @@ impl HaproxyConverter<'_> {
         let number = number.text.parse::<u32>().map_err(|_| FORM.to_owned())?;
         let side = usize::from(scope.place != FormatPlace::Request);
         let (length, at) = match word.text.as_str() {
-            "len" => (number, None),
+            "len" => (number, self.capture_slots.get(&line).copied()),
             "id" => {
                 let slot = scope.captures(side).get(number as usize);
                 let slot =

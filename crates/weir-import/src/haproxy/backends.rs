@@ -117,7 +117,7 @@ impl HaproxyConverter<'_> {
         lines.extend(servers.check_tls.filter(|_| check.as_ref().is_some_and(probes_with_tls)));
         lines.extend(check);
         lines.extend(servers.agents);
-        lines.extend(servers.on_down);
+        lines.extend(servers.on_down.into_iter().chain(servers.on_up));
         lines.push(
             servers
                 .passive

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use weir_config::model::LoadMeasure;
 use weir_config::syntax::lexer::Word;
 
 use super::patterns::MatchKind;
@@ -65,6 +66,11 @@ impl PartialEq for NativeTest {
 }
 
 impl NativeTest {
+    /// Returns true if the test counts servers or exchanges of a pool.
+    fn is_of_pool(&self) -> bool {
+        self.keyword == "servers" || LoadMeasure::parse(self.keyword).is_some()
+    }
+
     /// Returns true if the test reads something that was changed.
     fn reads(&self, changed: &ChangedRequest) -> bool {
         match self.keyword {
@@ -180,7 +186,7 @@ impl AclTest {
     /// Returns true if the condition only looks at the connection, or at the state of servers.
     pub(super) fn is_of_connection(&self) -> bool {
         match self {
-            Self::Native(test) => matches!(test.keyword, "client" | "servers"),
+            Self::Native(test) => test.keyword == "client" || test.is_of_pool(),
             Self::All(tests) | Self::Any(tests) => tests.iter().all(Self::is_of_connection),
             Self::Not(test) => test.is_of_connection(),
             _ => true,
@@ -192,9 +198,11 @@ impl AclTest {
     pub(super) fn is_of_bytes(&self) -> bool {
         match self {
             Self::Native(test) => {
-                let is_name = |value: &String| value.starts_with("$ssl_server_name");
-                matches!(test.keyword, "client" | "servers")
-                    || test.keyword == "variable" && test.values.iter().all(is_name)
+                let known = ["$ssl_server_name", "$ssl_preread_alpn_protocols"];
+                let is_of_hello = |value: &String| known.iter().any(|name| value.starts_with(name));
+                test.keyword == "client"
+                    || test.is_of_pool()
+                    || test.keyword == "variable" && test.values.iter().all(is_of_hello)
             }
             Self::All(tests) | Self::Any(tests) => tests.iter().all(Self::is_of_bytes),
             Self::Not(test) => test.is_of_bytes(),
@@ -202,11 +210,14 @@ impl AclTest {
         }
     }
 
-    /// Returns true if only clients that ask for a name meet the condition.
+    /// Returns true if only clients that begin with TLS meet the condition: they ask for a name,
+    /// or offer protocols.
     pub(super) fn asks_for_name(&self) -> bool {
         match self {
             Self::Native(test) => {
-                test.values.iter().all(|value| value.starts_with("$ssl_server_name"))
+                let known = ["$ssl_server_name", "$ssl_preread_alpn_protocols="];
+                let is_told = |value: &String| known.iter().any(|name| value.starts_with(name));
+                test.values.iter().all(is_told)
             }
             Self::All(tests) => tests.iter().any(Self::asks_for_name),
             Self::Any(tests) => tests.iter().all(Self::asks_for_name),

@@ -81,6 +81,10 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) used_acls: HashSet<LineId>,
     /// The proxies in front of the frontend being read.
     pub(super) proxies_in_front: ProxiesInFront,
+    /// The slots of the rules of the frontend being read that capture a value.
+    pub(super) capture_slots: HashMap<LineId, usize>,
+    /// The section of the line whose condition was read last.
+    pub(super) section_of_condition: Option<SectionId>,
     /// Set while the rules of a section in mode `tcp` are read.
     pub(super) passes_bytes: bool,
     /// Set while rules are read for which every client begins with TLS: to true once one asked.
@@ -155,6 +159,8 @@ impl<'s> HaproxyConverter<'s> {
             acls: HashMap::new(),
             used_acls: HashSet::new(),
             proxies_in_front: ProxiesInFront::default(),
+            capture_slots: HashMap::new(),
+            section_of_condition: None,
             passes_bytes: false,
             assumes_tls: None,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),

@@ -12,7 +12,8 @@ use super::sample::{SampleCall, SampleExpression};
 use super::scope::{ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
 
 /// The reason for a fetch that HAProxy has for connections only.
-pub(super) const NAME_OF_BYTES: &str = "it finds a name in `mode tcp` only; write `ssl_fc_sni`";
+pub(super) const NAME_OF_BYTES: &str =
+    "it finds something in `mode tcp` only; write `ssl_fc_sni`, or `ssl_fc_alpn`";
 
 /// The type of a sample, which decides how patterns are compared without `-m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,11 @@ pub(super) struct SampleText {
     of_response: bool,
     /// Set if converters look at each item of the list.
     each: bool,
+}
+
+/// Returns true if a fetch reads the `ClientHello` of TLS that is passed on.
+pub(super) fn is_of_hello(name: &str) -> bool {
+    matches!(name, "req.ssl_sni" | "req_ssl_sni" | "req.ssl_alpn")
 }
 
 impl SampleText {
@@ -122,7 +128,7 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
     ) -> Result<SampleText, String> {
         let name = expression.fetch.name.as_str();
-        if matches!(name, "req.ssl_sni" | "req_ssl_sni") && !self.passes_bytes {
+        if is_of_hello(name) && !self.passes_bytes {
             return Err(NAME_OF_BYTES.to_owned());
         }
         let certificate = certificate_fetch(&expression.fetch, &expression.converters)?;
@@ -132,6 +138,11 @@ impl HaproxyConverter<'_> {
                 let variable = expression.fetch.arguments.first().map_or("", String::as_str);
                 let value = self.environment(variable).unwrap_or_default();
                 (SampleText::settled(&value.replace('$', "$$")), 0)
+            }
+            None if name == "fe_conn" => {
+                let frontend = expression.fetch.arguments.first().map_or("", String::as_str);
+                let text = self.connections_of_frontend(frontend)?;
+                (SampleText { settled: true, ..SampleText::new(text, SampleType::Number) }, 0)
             }
             None => (Self::fetch(&expression.fetch, scope)?, 0),
         };
@@ -546,6 +557,7 @@ fn plain_fetch(name: &str) -> Option<SampleText> {
         "hostname" => text("${hostname}"),
         "ssl_fc" => SampleText::new("${scheme}", SampleType::Boolean).step(&["matches", "^https$"]),
         "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => text("${ssl_server_name}"),
+        "req.ssl_alpn" => text("${ssl_preread_alpn_protocols}"),
         "ssl_fc_protocol" => text("${ssl_protocol}"),
         "ssl_fc_cipher" => text("${ssl_cipher}"),
         "fe_name" => text("${listener}"),
@@ -605,14 +617,22 @@ fn header_fetch(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleTex
     if base.ends_with("_cnt") {
         return Ok(Some(sample.step(&["list_count"])));
     }
-    if base.ends_with("fhdr") || occurrence.is_empty() && patterns::is_single(header) {
-        if !matches!(occurrence, "" | "1") && !patterns::is_single(header) {
-            return Err(format!("`{name}` takes the first line of a header only"));
-        }
+    if occurrence.is_empty() && patterns::is_single(header) {
         if set.is_none() {
             sample.text = format!("${{{side}http_{variable}}}");
         }
         return Ok(Some(sample));
+    }
+    if base.ends_with("fhdr") {
+        // A line of its own, the last one unless a number says otherwise.
+        let place = if occurrence.is_empty() { "-1" } else { occurrence };
+        if set.is_none() {
+            sample.text = format!("${{{side}header_lines_{variable}}}");
+        }
+        return match place.parse::<i64>() {
+            Ok(number) if number != 0 => Ok(Some(sample.step(&["field", place, "\n"]))),
+            _ => Err(format!("`{occurrence}` is not the number of a line")),
+        };
     }
     if occurrence.is_empty() {
         let is_one = set.is_some_and(|text| !text.is_empty() && !text.contains(['$', ',', ' ']));

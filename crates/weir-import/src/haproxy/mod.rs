@@ -30,6 +30,7 @@ mod maps;
 mod page_file;
 mod pages;
 mod patterns;
+mod pool_counts;
 mod preprocess;
 mod process;
 mod responses;

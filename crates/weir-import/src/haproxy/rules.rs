@@ -170,6 +170,10 @@ pub(super) struct FrontendRules {
     pub(super) scope: RuleScope,
 }
 
+/// The rules that may capture a value.
+const CAPTURING_RULES: [&str; 4] =
+    ["http-request", "tcp-request connection", "tcp-request content", "tcp-request session"];
+
 impl HaproxyConverter<'_> {
     /// Reads the rules of a frontend with those of its backends.
     pub(super) fn rules(&mut self, id: SectionId) -> FrontendRules {
@@ -205,11 +209,17 @@ impl HaproxyConverter<'_> {
         FrontendRules { drafts, after, scope }
     }
 
-    /// Reads the headers that a frontend captures, and the slots that it declares for rules.
+    /// Reads the headers that a frontend captures, and the slots that it declares for rules. Rules
+    /// that capture a value of their own have their slots in the order of the file, too.
     fn captured_headers(&mut self, id: SectionId, scope: &mut RuleScope) {
         let keywords = ["capture request header", "capture response header", "declare capture"];
+        let keywords: Vec<&str> = keywords.into_iter().chain(CAPTURING_RULES).collect();
         for line in self.sections.every_of(id, &keywords) {
             let keyword = self.sections.keyword(line);
+            if CAPTURING_RULES.contains(&keyword) {
+                self.reserve_slot(line, scope);
+                continue;
+            }
             let (side, prefix) = match (keyword, self.sections.word(line, 0)) {
                 ("capture request header", _) => (0, "headers"),
                 ("capture response header", _) => (1, "sent_headers"),
@@ -240,6 +250,17 @@ impl HaproxyConverter<'_> {
                 self.converted(&text, &steps, &format!("capture {name}"), span)
             };
             scope.capture(side, None, CaptureSlot { text, length });
+        }
+    }
+
+    /// Gives a rule `capture EXPRESSION len NUMBER` its slot.
+    fn reserve_slot(&mut self, line: LineId, scope: &mut RuleScope) {
+        if self.sections.word(line, 0) != "capture" || self.sections.word(line, 2) != "len" {
+            return;
+        }
+        if let Ok(length) = self.sections.word(line, 3).parse::<u32>() {
+            self.capture_slots.insert(line, scope.captures(0).len());
+            scope.capture(0, None, CaptureSlot { text: String::new(), length });
         }
     }
 

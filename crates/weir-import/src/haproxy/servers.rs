@@ -1,6 +1,7 @@
 //! `server`, `default-server` and `server-template` become servers of a pool, and those of their
 //! options that Weir has for the pool as a whole become lines of the pool.
 
+use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::agents::{AgentOptions, ConvertedAgents};
@@ -41,6 +42,8 @@ pub(super) struct ConvertedServers {
     pub(super) agents: Option<Directive>,
     /// The line about exchanges at servers that go down.
     pub(super) on_down: Option<Directive>,
+    /// The line about those at backups when a server comes up.
+    pub(super) on_up: Option<Directive>,
     /// The backend whose check the servers have because they track its servers.
     pub(super) tracked: Option<SectionId>,
 }
@@ -86,13 +89,21 @@ pub(super) struct ServerOptions {
     observe: Option<String>,
     error_limit: u64,
     ejects: bool,
-    /// Set if exchanges end when the server goes down.
-    ends_exchanges: bool,
+    ended: EndedExchanges,
     role: ServerRole,
     send_proxy: SendProxyOptions,
     agent: AgentOptions,
     /// The address that connections come from.
     source: Option<String>,
+}
+
+/// The exchanges that end with a change of the server.
+#[derive(Clone, Copy, Debug, Default)]
+struct EndedExchanges {
+    /// Its own, when it goes down.
+    own: bool,
+    /// Those at backups, when it comes up.
+    at_backups: bool,
 }
 
 /// The readiness of a server for requests.
@@ -110,6 +121,7 @@ struct ServerTlsOptions {
     on: bool,
     verify: Option<bool>,
     authority: Option<String>,
+    revoked: Option<String>,
     certificate: Option<String>,
     names: AskedNames,
     versions: TlsVersions,
@@ -154,7 +166,7 @@ impl ServerOptions {
             observe: None,
             error_limit: 10,
             ejects: false,
-            ends_exchanges: false,
+            ended: EndedExchanges::default(),
             role: ServerRole::default(),
             send_proxy: SendProxyOptions::default(),
             agent: AgentOptions::default(),
@@ -268,7 +280,13 @@ impl ServerOptions {
                 if value != "shutdown-sessions" {
                     return Err("write `on-marked-down shutdown-sessions`".to_owned());
                 }
-                self.ends_exchanges = true;
+                self.ended.own = true;
+            }
+            "on-marked-up" => {
+                if value != "shutdown-backup-sessions" {
+                    return Err("write `on-marked-up shutdown-backup-sessions`".to_owned());
+                }
+                self.ended.at_backups = true;
             }
             "proxy-v2-options" => self.send_proxy.take_values(value)?,
             "on-error" => {
@@ -314,6 +332,7 @@ impl ServerOptions {
                 _ => return Err(format!("`verify {value}` is not known")),
             },
             "ca-file" => self.tls.authority = Some(value.to_owned()),
+            "crl-file" => self.tls.revoked = Some(value.to_owned()),
             "crt" => self.tls.certificate = Some(value.to_owned()),
             _ if self.tls.names.take(word, value) => {}
             _ => {
@@ -624,7 +643,7 @@ impl HaproxyConverter<'_> {
                 self.outcomes.refuse(*line, "Weir has one setting of TLS for all servers of a backend: write a backend for each");
             }
         }
-        let ends = |(options, _): &&(ServerOptions, LineId)| options.ends_exchanges;
+        let ends = |(options, _): &&(ServerOptions, LineId)| options.ended.own;
         if all.iter().any(|one| ends(&one)) {
             for (_, line) in all.iter().filter(|one| !ends(one)) {
                 self.outcomes.differs(
@@ -634,6 +653,7 @@ impl HaproxyConverter<'_> {
             }
             servers.on_down = Some(NativeLine::new("on_down", span).keyword("close").end());
         }
+        self.on_up(servers, all, span);
         servers.reuse = first.reuse;
         servers.send_proxy = first.send_proxy.line(span);
         self.checks_of_the_pool(servers, all);
@@ -643,6 +663,29 @@ impl HaproxyConverter<'_> {
             let native = self.request_name(native, &first.tls.names, *line);
             servers.tls = Some(native.end());
         }
+    }
+
+    /// Finds whether exchanges at backups end when a server comes up.
+    fn on_up(
+        &mut self,
+        servers: &mut ConvertedServers,
+        all: &[(ServerOptions, LineId)],
+        span: SourceSpan,
+    ) {
+        let is_backup = |role: &ServerRole| role.backup || role.priority > 0;
+        let ends = |(options, _): &&(ServerOptions, LineId)| options.ended.at_backups;
+        if !all.iter().any(|one| ends(&one) && !is_backup(&one.0.role)) {
+            return;
+        }
+        for (options, line) in all.iter().filter(|one| !ends(one)) {
+            if !is_backup(&options.role) {
+                self.outcomes.differs(
+                    *line,
+                    "`on-marked-up` of another server of the backend holds for this one too",
+                );
+            }
+        }
+        servers.on_up = Some(NativeLine::new("on_up", span).keyword("close_backups").end());
     }
 
     /// Finds the checks of the pool.
@@ -737,6 +780,10 @@ impl HaproxyConverter<'_> {
         {
             let base = self.process.ca_base.clone();
             native = native.option("ca", &self.path(file, base.as_deref()));
+        }
+        if let Some(file) = tls.revoked.as_ref().filter(|_| verified) {
+            let base = self.process.ca_base.clone();
+            native = native.option("crl", &self.path(file, base.as_deref()));
         }
         if let Some(file) = &tls.certificate {
             let base = self.process.crt_base.clone();

@@ -53,6 +53,8 @@ struct StatsPage {
     line: LineId,
     /// Set if a line that guards the page is refused.
     closed: bool,
+    /// The sections that it shows; all if there are none.
+    scope: Vec<String>,
 }
 
 /// The form of the page, and the path that it has at the admin interface.
@@ -97,7 +99,7 @@ impl HaproxyConverter<'_> {
         if lines.is_empty() || id != state.frontend && lines == self.stats_lines(state.frontend) {
             return;
         }
-        let page = self.stats_page(&lines);
+        let page = self.stats_page(id, &lines);
         let span = self.sections.span(page.line);
         let shape = ValueShape::default();
         let at = patterns::text(MatchKind::Begin, &page.uri, false, shape)
@@ -129,14 +131,16 @@ impl HaproxyConverter<'_> {
     }
 
     /// Reads the settings of a page, and notes the outcomes of its lines.
-    fn stats_page(&mut self, lines: &[LineId]) -> StatsPage {
+    fn stats_page(&mut self, id: SectionId, lines: &[LineId]) -> StatsPage {
         let sections = self.sections;
+        let own = sections.get(id).name.clone();
         let mut page = StatsPage {
             uri: USUAL_URI.to_owned(),
             refresh: None,
             users: Vec::new(),
             line: lines[0],
             closed: false,
+            scope: Vec::new(),
         };
         for &line in lines {
             let word = sections.word(line, 0);
@@ -158,8 +162,14 @@ impl HaproxyConverter<'_> {
                 "stats admin" => self.outcomes.differs(line, "the page is for reading: changes are made over `stats socket`, or with `weir ctl`"),
                 "stats realm" => self.outcomes.differs(line, "the realm is Weir's own"),
                 "stats scope" => {
-                    page.closed = true;
-                    self.outcomes.refuse(line, "the page shows all sections: leave it out, or keep others away from the page with `http-request deny`; if that is accepted, the page answers 403");
+                    let name = if word == "." { own.as_str() } else { word };
+                    if is_plain(name) {
+                        self.outcomes.honour(line);
+                    } else {
+                        page.closed = true;
+                        self.outcomes.refuse(line, "write the name of a section, of letters, digits, `-`, `_` and `.`; if that is accepted, the page answers 403");
+                    }
+                    page.scope.push(name.to_owned());
                 }
                 "stats http-request" => {
                     page.closed = true;
@@ -240,16 +250,27 @@ impl HaproxyConverter<'_> {
 impl StatsPage {
     /// Returns the forms of the page, the usual one last.
     fn forms(&self) -> Vec<PageForm> {
-        let form = |flag, target: &str| PageForm { flag, target: target.to_owned() };
-        let mut forms =
-            vec![form(Some(";csv"), "/statistics.csv"), form(Some(";json"), "/statistics.json")];
-        match self.refresh {
-            Some(seconds) => {
-                forms.push(form(Some(";norefresh"), "/statistics"));
-                forms.push(form(None, &format!("/statistics?refresh={seconds}")));
-            }
-            None => forms.push(form(None, "/statistics")),
+        let form = |flag, path: &str, refresh: Option<u64>| {
+            let refresh = refresh.map(|seconds| format!("refresh={seconds}"));
+            let scope = (!self.scope.is_empty()).then(|| format!("scope={}", self.scope.join(",")));
+            let settings: Vec<String> = refresh.into_iter().chain(scope).collect();
+            let mark = if settings.is_empty() { "" } else { "?" };
+            PageForm { flag, target: format!("{path}{mark}{}", settings.join("&")) }
+        };
+        let mut forms = vec![
+            form(Some(";csv"), "/statistics.csv", None),
+            form(Some(";json"), "/statistics.json", None),
+        ];
+        if self.refresh.is_some() {
+            forms.push(form(Some(";norefresh"), "/statistics", None));
         }
+        forms.push(form(None, "/statistics", self.refresh));
         forms
     }
+}
+
+/// Returns true for a name that stands in a query as it is.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }

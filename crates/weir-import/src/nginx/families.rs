@@ -27,6 +27,8 @@ const INSIDE: &str = "it tunes the inside of nginx and has no counterpart";
 const COUNTED: &str = "metrics count listeners, routes and pools in any case";
 const LICENCE: &str = "Weir needs no licence and reports nothing";
 const WITHOUT: &str = "it has no counterpart: remove it, or keep it in a server behind Weir";
+const SCRIPTS: &str = "Weir runs no scripts: write a `map`, or leave it to a server behind Weir";
+const BODIES: &str = "Weir changes no bodies: keep that in the application";
 const NATIVE_TLS: &str =
     "it has no conversion: remove it, or write `tls` of a native listener or pool";
 const NATIVE_CHECK: &str = "write `check` in a native pool";
@@ -56,27 +58,51 @@ const FAMILIES: [DirectiveFamily; 47] = [
     refused("proxy_", "it has no conversion yet: remove it, or write the route natively"),
     refused("auth_", GUARD),
     refused("oidc_provider", GUARD),
-    refused("secure_link_", WITHOUT),
-    refused("js_", WITHOUT),
-    refused("perl_", WITHOUT),
-    refused("otel_", WITHOUT),
-    refused("mqtt", WITHOUT),
-    refused("hls", WITHOUT),
-    refused("f4f", WITHOUT),
-    refused("mp4_", WITHOUT),
-    refused("image_filter_", WITHOUT),
-    refused("xslt_", WITHOUT),
-    refused("xml_entities", WITHOUT),
-    refused("ssi_", WITHOUT),
-    refused("userid_", WITHOUT),
-    refused("session_log", WITHOUT),
-    refused("slice", WITHOUT),
-    refused("geoip_", WITHOUT),
-    refused("keyval", WITHOUT),
-    refused("zone_sync", WITHOUT),
-    refused("ancient_browser", WITHOUT),
-    refused("modern_browser", WITHOUT),
-    refused("dav_", WITHOUT),
+    refused(
+        "secure_link_",
+        "Weir checks no signatures of links: let the application that makes them check them",
+    ),
+    refused("js_", SCRIPTS),
+    refused("perl_", SCRIPTS),
+    refused(
+        "otel_",
+        "Weir sends no spans: pass `traceparent` of clients on, which it does, and let servers write spans",
+    ),
+    refused("mqtt", "messages of MQTT are not read: pass connections on with `proxy_pass` alone"),
+    refused(
+        "hls",
+        "files are sent whole or in ranges: prepare the pieces beforehand, and serve them as files",
+    ),
+    refused(
+        "f4f",
+        "files are sent whole or in ranges: prepare the pieces beforehand, and serve them as files",
+    ),
+    refused(
+        "mp4_",
+        "files are sent whole or in ranges: prepare the pieces beforehand, and serve them as files",
+    ),
+    refused("image_filter_", BODIES),
+    refused("xslt_", BODIES),
+    refused("xml_entities", BODIES),
+    refused("ssi_", BODIES),
+    refused("userid_", "Weir makes no ids of users: let the application set the cookie"),
+    refused("session_log", "every request has its line in `access_log`: remove it"),
+    refused(
+        "slice",
+        "ranges are asked of the server as the client asks, and nothing is cached: remove it",
+    ),
+    refused(
+        "geoip_",
+        "Weir reads no databases of places: write the networks that matter into a `geo` block",
+    ),
+    refused("keyval", "write a `map` whose entries an `include` brings: a reload reads it again"),
+    refused("zone_sync", "the state of limits is that of one process: remove it"),
+    refused("ancient_browser", "write a `map` of `$http_user_agent`"),
+    refused("modern_browser", "write a `map` of `$http_user_agent`"),
+    refused(
+        "dav_",
+        "Weir serves files for reading: send these methods with `proxy_pass` to a server that stores files",
+    ),
     refused("imap_", "Weir has no mail proxy"),
     refused("pop3_", "Weir has no mail proxy"),
     refused("smtp_", "Weir has no mail proxy"),

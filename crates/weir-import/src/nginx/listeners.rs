@@ -148,8 +148,12 @@ impl<'t> Converter<'_, 't> {
                 order.push(any.clone());
                 addresses.entry(any).or_default().servers.push((server, server));
             }
+            let has_tls = self.ssl_of_server(&http.inner(server));
             for listen in listens {
                 if let Some(key) = self.listen(server, *listen, &mut addresses) {
+                    if let Some(group) = addresses.get_mut(&key).filter(|_| has_tls) {
+                        group.tls = true;
+                    }
                     order.push(key);
                 }
             }
@@ -163,6 +167,16 @@ impl<'t> Converter<'_, 't> {
             }
         }
         listeners
+    }
+
+    /// Returns true if `ssl on` gives every `listen` of a server TLS.
+    fn ssl_of_server(&mut self, scope: &InheritanceScope<'_, 't>) -> bool {
+        let Some(id) = self.single(scope, "ssl") else { return false };
+        if !self.version.has_ssl_directive() {
+            self.outcomes.refuse(id, "nginx has removed it in 1.25.1: write `listen … ssl`");
+            return false;
+        }
+        self.switch(scope, "ssl", false)
     }
 
     /// Adds a server to the address of its `listen`.

@@ -143,6 +143,7 @@ impl<'t> Converter<'_, 't> {
                 }
             }
             "least_time" => self.least_time(id, line),
+            "fair" => self.fair(id, line),
             "random" if first.is_empty() => {
                 self.outcomes.honour(id);
                 Some(line.keyword("random").end())
@@ -157,6 +158,24 @@ impl<'t> Converter<'_, 't> {
             }
             _ => None,
         }
+    }
+
+    /// Converts the policy of nginx-upstream-fair.
+    fn fair(&mut self, id: StatementId, line: NativeLine) -> Option<Directive> {
+        let mut line = line.keyword("fair");
+        for word in self.statements.words(id) {
+            line = match word.text.as_str() {
+                "no_rr" => line.keyword("no_rr"),
+                "weight_mode=idle" => line.option("weight_mode", "idle"),
+                "weight_mode=peak" => line.option("weight_mode", "peak"),
+                other => {
+                    self.outcomes.refuse(id, format!("`{other}` has no conversion"));
+                    return None;
+                }
+            };
+        }
+        self.outcomes.honour(id);
+        Some(line.end())
     }
 
     fn least_time(&mut self, id: StatementId, line: NativeLine) -> Option<Directive> {

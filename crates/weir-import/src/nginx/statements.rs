@@ -362,7 +362,10 @@ impl Outcomes {
                     outcome.or_worse(CoverageOutcome::Differently(SHOWN_PATH.to_owned()))
                 }
                 (Some(outcome), _) => outcome,
-                (None, Some(CoverageEntry { outcome: CoverageOutcome::Refused(_), line, .. })) => {
+                // What guards the block says itself what to do.
+                (None, Some(CoverageEntry { outcome: CoverageOutcome::Refused(_), line, .. }))
+                    if !directives::is_guard(&statement.directive.name.text) =>
+                {
                     CoverageOutcome::Refused(format!(
                         "it stands in the refused block of line {line}"
                     ))

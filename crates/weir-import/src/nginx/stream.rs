@@ -16,6 +16,23 @@ use super::statements::{FilePart, StatementId};
 use super::values;
 use crate::native::NativeLine;
 
+/// Directives of a server of `stream` that have no conversion there, with what to do.
+const WITHOUT_CONVERSION: [(&str, &str); 4] = [
+    (
+        "return",
+        "connections have no text of Weir's own: answer with `return` in a server of `http`, which sends a response",
+    ),
+    (
+        "pass",
+        "write `proxy_pass` with the address of that server, and `proxy_protocol on` so that it knows the client",
+    ),
+    ("set", "write the text where the variable stands, or a `map`"),
+    (
+        "server_name",
+        "write a `map` of `$ssl_preread_server_name` to upstreams, or of `$ssl_server_name` where TLS ends here",
+    ),
+];
+
 /// The `listen` lines of a server together.
 #[derive(Default)]
 struct Listens {
@@ -52,6 +69,11 @@ impl<'t> Converter<'_, 't> {
         server: StatementId,
     ) -> Option<Directive> {
         self.outcomes.honour(server);
+        for (name, reason) in WITHOUT_CONVERSION {
+            for &id in self.statements.named(Some(server), name) {
+                self.outcomes.refuse(id, reason);
+            }
+        }
         let scope = stream.inner(server);
         let listens = self.stream_listens(server);
         let span = listens.addresses.first()?.1;

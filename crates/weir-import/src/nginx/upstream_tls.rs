@@ -40,6 +40,14 @@ impl<'t> Converter<'_, 't> {
         if let Some(file) = &verify {
             line = line.option("ca", file);
         }
+        if let Some(id) = self.single(scope, "proxy_ssl_crl") {
+            if verify.is_some() {
+                self.outcomes.honour(id);
+                line = line.option("crl", &self.path(self.statements.word(id, 0)));
+            } else {
+                self.outcomes.ignore(id, "nginx reads it only with `proxy_ssl_verify on`");
+            }
+        }
         let id = self.single(scope, "proxy_ssl_name");
         let name = id.map_or("$proxy_host", |id| self.statements.word(id, 0));
         let name = if matches!(name, "$proxy_host" | "${proxy_host}") { host } else { name };

@@ -31,6 +31,11 @@ impl NginxVersion {
         self >= Self::new(1, 29, 7)
     }
 
+    /// Returns true if there is the directive `ssl`.
+    pub(super) fn has_ssl_directive(self) -> bool {
+        self < Self::new(1, 25, 1)
+    }
+
     /// Returns `keepalive_requests`.
     pub(super) fn requests(self) -> &'static str {
         if self >= Self::new(1, 19, 10) { "1000" } else { "100" }

@@ -121,7 +121,8 @@ fn a_text_of_a_header_is_the_last_value_of_its_lines() {
     let own = native("%[hdr(X-Own)]");
     assert!(own.contains("${headers_x_own}"), "{own}");
     assert!(native("%[hdr(Via)]").contains("list_item -1;"));
-    assert!(native("%[req.fhdr(Via)]").contains("${http_via}"));
+    let line = native("%[req.fhdr(Via)]");
+    assert!(line.contains("${header_lines_via}") && line.contains("field -1"), "{line}");
     assert!(native("%[hdr(host)]").contains("${http_host}"));
 }
 
@@ -152,9 +153,9 @@ fn what_harms_without_its_effect_is_not_ignored() {
 
 #[test]
 fn a_fetch_without_a_condition_has_the_reason_of_the_table() {
-    let imported = proxies("use_backend b if { be_conn(b) gt 100 }", "");
+    let imported = proxies("use_backend b if { connslots(b) lt 100 }", "");
     let (_, reason) = outcome(&imported.coverage, "use_backend");
-    assert!(reason.contains("do not depend on the load"), "{reason}");
+    assert!(reason.contains("write `be_conn(NAME)`"), "{reason}");
     let page = weir_import::haproxy_reference();
     assert!(page.contains("| `path_beg` | condition | converted |"), "{page}");
     assert!(!page.contains("|  |"), "a keyword without a context");
@@ -203,6 +204,23 @@ fn conditions_count_the_servers_of_a_backend() {
     check("nbsrv(b) gt 1", "route servers b=2.. -> respond 403");
     check("nbsrv(b) 1:2 5", "route servers b=1..2 or servers b=5 -> respond 403");
     check("nbsrv(b)", "route servers b=1.. -> respond 403");
+    check("be_conn(b) gt 100", "route load b=101.. -> respond 403");
+    check("queue(b) ge 5", "route queued b=5.. -> respond 403");
+    check("avg_queue(b) lt 10", "route queued_per_server b=0..9 -> respond 403");
+    check("srv_conn(b/s) gt 3", "route in_flight b/s=4.. -> respond 403");
+    check("srv_queue(b/s) gt 3", "route queued b/s=4.. -> respond 403");
+    check("srv_is_up(b/s)", "route servers b/s=1.. -> respond 403");
+    check("srv_is_up(b/s) false", "route servers b/s=0 -> respond 403");
+    check("fe_conn gt 3", "range 4..");
+    let own = config_text(&proxies("", "http-request deny if { be_conn gt 100 }"));
+    assert!(own.contains("load b=100.."), "the request itself counts: {own}");
+    let reason = |test: &str| {
+        let imported = proxies(&format!("http-request deny if {{ {test} }}"), "");
+        outcome(&imported.coverage, "http-request deny").1.to_owned()
+    };
+    assert!(reason("srv_is_up(b)").contains("write `srv_is_up(BACKEND/SERVER)`"));
+    assert!(reason("srv_is_up(b/none)").contains("no server `none`"));
+    assert!(reason("be_conn gt 1").contains("with the name of the backend"));
     let native = config_text(&proxies("http-response set-header X-A 1 if { nbsrv(b) lt 1 }", ""));
     assert!(native.contains("route servers b=0 -> b"), "{native}");
 }

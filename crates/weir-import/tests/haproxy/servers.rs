@@ -1,7 +1,7 @@
 //! Options of servers: agents, servers that follow others, statuses of checks that drain, addresses
 //! that connections come from, and the names that servers are asked for.
 
-use weir_config::model::{AgentCheck, Check, EndpointCheck, OnDown};
+use weir_config::model::{AgentCheck, Check, EndpointCheck, OnDown, OnUp};
 
 use super::{config, of_version, outcome, proxies, text};
 
@@ -44,6 +44,18 @@ fn agents_are_asked_by_the_pool() {
     refused("agent-check", "`agent-port`");
     refused("agent-check agent-port 0", "another value");
     refused("agent-check agent-port 7 agent-addr agent.test", "IP address");
+}
+
+#[test]
+fn revoked_certificates_of_servers_are_those_of_the_list() {
+    let tls = |options: &str| {
+        let imported = text(&format!(
+            "listen l\n mode http\n bind 127.0.0.1:1\n server t 127.0.0.1:3 ssl ca-file /ca.pem {options}\n"
+        ));
+        config(imported).pools.remove(0).tls.unwrap()
+    };
+    assert_eq!(tls("verify required crl-file /crl.pem").crl, Some("/crl.pem".into()));
+    assert_eq!(tls("verify none crl-file /crl.pem").crl, None);
 }
 
 #[test]
@@ -190,6 +202,22 @@ fn servers_are_asked_for_the_host_of_the_request_from_3_3_on() {
     check("3.4", "sni str(a.test)", ("honoured", None, Some("a.test")));
     check("3.4", "sni ssl_fc_sni", ("honoured", Some("${ssl_server_name}"), None));
     check("3.4", "verifyhost a.test", ("differently", None, Some("a.test")));
+}
+
+#[test]
+fn sessions_at_backups_end_when_a_server_is_back_where_the_file_says_so() {
+    let option = "on-marked-up shutdown-backup-sessions";
+    let on_up = |lines: &str| {
+        let imported = proxies("", lines);
+        (outcome(&imported.coverage, "server t").0, config(imported).pools.remove(0).on_up)
+    };
+    assert_eq!(on_up("server t 127.0.0.1:3").1, OnUp::Keep);
+    let lines = format!("server t 127.0.0.1:3 {option}\n server u 127.0.0.1:4 backup");
+    assert_eq!(on_up(&lines), ("honoured", OnUp::CloseBackups));
+    // A backup that comes up ends nothing.
+    assert_eq!(on_up(&format!("server t 127.0.0.1:3 backup {option}")).1, OnUp::Keep);
+    let imported = proxies("", "server t 127.0.0.1:3 on-marked-up frob");
+    assert_eq!(outcome(&imported.coverage, "server t").0, "refused");
 }
 
 #[test]

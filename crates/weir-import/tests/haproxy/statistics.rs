@@ -31,7 +31,7 @@ fn the_statistics_page_beside_requests_is_a_route() {
 #[test]
 fn a_page_that_cannot_be_guarded_is_closed() {
     for (lines, refused) in [
-        ("stats uri /s\n stats scope .", "stats scope"),
+        ("stats uri /s\n stats scope a&b", "stats scope"),
         ("stats uri /s\n stats http-request auth", "stats http-request"),
         ("stats uri /s\n stats auth ops", "stats auth"),
     ] {
@@ -41,6 +41,13 @@ fn a_page_that_cannot_be_guarded_is_closed() {
         assert!(config.admin.is_empty(), "{lines}");
         assert_eq!(statuses(&config), [403], "{lines}");
     }
+}
+
+#[test]
+fn a_page_shows_the_sections_of_its_scope() {
+    let native = proxies("stats uri /s\n stats scope b\n stats scope .", "").native();
+    let targets = native.matches("scope=b,f").count();
+    assert_eq!((targets, native.matches("/statistics").count()), (3, 3), "{native}");
 }
 
 #[test]
