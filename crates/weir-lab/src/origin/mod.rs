@@ -9,6 +9,7 @@ mod answer;
 mod body;
 mod connection;
 mod fault;
+mod http2;
 mod limits;
 mod listen;
 mod pause;
@@ -48,6 +49,8 @@ pub struct OriginSettings {
     pub listen_tls: Vec<SocketAddr>,
     /// Certificate for HTTPS; if not given, one is generated.
     pub certificate: Option<OriginCertificate>,
+    /// The protocols that clients may speak.
+    pub protocol: OriginProtocol,
     /// Number of threads, at least one.
     pub workers: usize,
     /// Service times; if not given, requests take no deliberate time.
@@ -66,12 +69,22 @@ pub struct OriginSettings {
     pub idle_timeout: Duration,
 }
 
+/// The protocols of an origin's clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OriginProtocol {
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2, without TLS with prior knowledge; with TLS the client chooses (ALPN).
+    Http2,
+}
+
 impl Default for OriginSettings {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
             listen_tls: Vec::new(),
             certificate: None,
+            protocol: OriginProtocol::Http1,
             workers: 1,
             service: None,
             seed: 0,
@@ -107,7 +120,7 @@ impl BoundOrigin {
         let tls = if settings.listen_tls.is_empty() {
             None
         } else {
-            Some(tls::config(settings.certificate.as_ref())?)
+            Some(tls::config(settings.certificate.as_ref(), settings.protocol)?)
         };
         let count = settings.workers.max(1);
         let room = crate::open_files::room_for_connections(settings.connections);
@@ -139,6 +152,7 @@ impl BoundOrigin {
             next: Arc::new(AtomicUsize::new(0)),
             room: Arc::new(Semaphore::new(room)),
             tls,
+            protocol: settings.protocol,
             idle_ns: u64::try_from(settings.idle_timeout.as_nanos()).unwrap_or(u64::MAX / 4),
         };
         let (stop, watcher) = watch::channel(false);

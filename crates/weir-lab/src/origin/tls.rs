@@ -10,6 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 
+use super::OriginProtocol;
+
 /// Names in a generated certificate.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -26,7 +28,10 @@ pub struct OriginCertificate {
 ///
 /// # Errors
 /// One sentence naming the file.
-pub(super) fn config(certificate: Option<&OriginCertificate>) -> Result<Arc<ServerConfig>, String> {
+pub(super) fn config(
+    certificate: Option<&OriginCertificate>,
+    protocol: OriginProtocol,
+) -> Result<Arc<ServerConfig>, String> {
     let (chain, key) = match certificate {
         Some(files) => read(&files.chain, files.key.as_deref().unwrap_or(&files.chain))?,
         None => make().map_err(|error| format!("cannot make a certificate: {error}"))?,
@@ -39,6 +44,9 @@ pub(super) fn config(certificate: Option<&OriginCertificate>) -> Result<Arc<Serv
         .with_single_cert(chain, key)
         .map_err(failed)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
+    if protocol == OriginProtocol::Http2 {
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+    }
     // Sessions are kept in tickets only: a session store would be a lock shared by all workers.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(failed)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -18,8 +18,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use tokio_rustls::TlsAcceptor;
 
+use super::OriginProtocol;
 use super::answer::{Date, Ready};
 use super::connection::{OriginConnection, OriginTransport, PortState};
+use super::http2;
 use super::limits::{ACCEPT_PAUSE, SWEEP};
 use super::service::Port;
 use super::stats::Stats;
@@ -53,6 +55,7 @@ pub(super) struct OriginShared {
     pub(super) next: Arc<AtomicUsize>,
     pub(super) room: Arc<Semaphore>,
     pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) protocol: OriginProtocol,
     pub(super) idle_ns: u64,
 }
 
@@ -122,18 +125,24 @@ impl OriginWorker {
         let deadline = Rc::new(Cell::new(now_ns() + self.shared.idle_ns));
         let watch = Rc::downgrade(&deadline);
         let tls = self.shared.tls.clone().filter(|_| site.port.tls);
+        let protocol = self.shared.protocol;
         let open = handoff.open;
         let task = spawn_local(async move {
             let _open = open;
             match tls {
+                None if protocol == OriginProtocol::Http2 => {
+                    http2::serve(stream, site, deadline).await;
+                }
                 None => serve(stream, site, deadline).await,
-                Some(config) => {
-                    if let Ok(stream) = TlsAcceptor::from(config).accept(stream).await {
-                        serve(stream, site, deadline).await;
-                    } else {
+                Some(config) => match TlsAcceptor::from(config).accept(stream).await {
+                    Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                        http2::serve(stream, site, deadline).await;
+                    }
+                    Ok(stream) => serve(stream, site, deadline).await,
+                    Err(_) => {
                         site.port.refused.fetch_add(1, Ordering::Relaxed);
                     }
-                }
+                },
             }
         });
         watched.borrow_mut().push((watch, task.abort_handle()));

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use weir_lab::origin::{BoundOrigin, OriginCertificate, OriginPause, OriginSettings, addresses};
+use weir_lab::origin::{
+    BoundOrigin, OriginCertificate, OriginPause, OriginProtocol, OriginSettings, addresses,
+};
 use weir_lab::service_time::ServiceTime;
 use weir_lab::units::time_ns;
 
@@ -39,6 +41,9 @@ pub(crate) struct OriginArguments {
     /// Key of the certificate (PEM) [default: in the certificate's file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// Speak HTTP/2: without TLS only that, with prior knowledge; with TLS as the client chooses
+    #[arg(long)]
+    http2: bool,
     /// Service time of a request, as a distribution; see below [default: none]
     #[arg(long, value_name = "TIMES")]
     service_time: Option<String>,
@@ -87,6 +92,7 @@ impl OriginArguments {
             listen,
             listen_tls,
             certificate: self.cert.map(|chain| OriginCertificate { chain, key: self.key }),
+            protocol: if self.http2 { OriginProtocol::Http2 } else { OriginProtocol::Http1 },
             workers: self.workers.map_or_else(cores, usize::from),
             service: service.transpose().map_err(CommandFailure::Usage)?,
             seed: self.seed,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::needs::not_run;
 use crate::support::process::{Process, finish};
-use crate::support::programs::Certificate;
+use crate::support::programs::{Certificate, curl};
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
@@ -455,6 +455,17 @@ fn several_urls_are_asked_for_by_their_weights_and_connections_go_elsewhere_when
     assert_eq!(log.len(), 200);
     // Within 4.5 standard deviations (of 6.1) of 150.
     assert!((123..=177).contains(&fives), "{fives}");
+}
+
+#[test]
+fn the_generator_and_the_origin_count_the_same_requests_over_http2() {
+    let origin = origin(&["--http2"]);
+    let url = origin.url(0, "/1k");
+    let text = report(&format!("--http2 -m 20 -t1 -c2 -n 400 {url}"));
+    assert!(text.contains("400 requests in"), "{text}");
+    let stats = curl(["--http2-prior-knowledge", &origin.url(0, "/-/stats")]);
+    let stats: Value = serde_json::from_slice(&stats).unwrap();
+    assert_eq!(stats["requests"], 400, "{stats}");
 }
 
 #[test]

@@ -545,3 +545,43 @@ fn connections_over_the_cap_wait_for_room() {
     drop(first);
     assert_eq!(third.response().status, 200);
 }
+
+#[test]
+fn http2_has_the_same_pages_and_faults() {
+    let arguments = ["--http2", "--listen", ANY, "--listen-tls", ANY];
+    let origin = Weir::origin(&arguments, 2);
+    let plain = format!("http://{}", origin.addresses[0]);
+    let encrypted = format!("https://{}", origin.addresses[1]);
+    for (base, speak) in [(&plain, "--http2-prior-knowledge"), (&encrypted, "--http2")] {
+        let get = |arguments: &[&str], page: &str| {
+            let url = format!("{base}/{page}");
+            curl([&["--insecure", speak], arguments, &[&url]].concat())
+        };
+        for (page, size) in [("1k", 1024), ("bytes/0", 0), ("100k", 102_400), ("bytes/3m", 3 << 20)]
+        {
+            assert!(get(&[], page) == expected_body(size), "{base}/{page}");
+        }
+        let told = ["--write-out", "%{http_version} %{response_code}"];
+        assert_eq!(get(&told, "status/204"), b"2 204");
+        assert_eq!(get(&told, "stream/3?size=2"), b"0000002 200");
+        let head = String::from_utf8(get(&["--head"], "10k")).unwrap();
+        assert!(head.starts_with("HTTP/2 200") && head.contains("content-length: 10240\r\n"));
+        // With a length and without one.
+        for length in [&[][..], &["--header", "content-length:"]] {
+            let sent = [&["--data-binary", "hello"][..], length].concat();
+            let echoed = String::from_utf8(get(&sent, "echo")).unwrap();
+            assert!(echoed.starts_with("POST /echo HTTP/1.1\r\n"), "{echoed}");
+            assert!(echoed.ends_with("hello"), "{echoed}");
+        }
+        for fault in ["close", "reset", "close-head", "reset-body", "garbage"] {
+            let url = format!("{base}/fault/{fault}");
+            let done = finish(curl_command().args(["--insecure", speak, &url]), b"");
+            // A stream that was reset: CURLE_HTTP2_STREAM.
+            assert_eq!(done.status.code(), Some(92), "{url}");
+        }
+    }
+    // A client of HTTP/1 may choose that with TLS.
+    let told = ["--insecure", "--http1.1", "--write-out", "%{http_version}"];
+    let url = format!("{encrypted}/bytes/0");
+    assert_eq!(curl([&told[..], &[&url]].concat()), b"1.1");
+}
