@@ -74,14 +74,13 @@ pub(crate) fn count_call<C: ClientSide>(exchange: &Exchange<'_, C>) {
     }
     let Exchange { scope, placement, outcome, .. } = exchange;
     let is_answered = placement.endpoint.is_some() && outcome.times.response.reached().is_some();
-    let status = outcome.grpc_status;
     scope.worker.process.numbers.record_call(
         scope.worker.number,
         &GrpcCall {
             listener: &scope.listener.name,
             method: GrpcMethod::of_path(exchange.request_view().path()),
-            status,
-            is_taken_up: is_answered && status.is_some_and(|own| own != GrpcStatus::UNIMPLEMENTED),
+            status: outcome.grpc_status,
+            is_of_server: is_answered,
             elapsed_us: outcome.times.elapsed(),
         },
     );

@@ -48,6 +48,7 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
     mut attempt: Attempt<'a, StreamOf<C>>,
 ) -> impl Future<Output = Result<Next, Ended>> + use<'a, 'b, C> {
     async move {
+        attempt.upload.forget_replay();
         let form = begin(exchange, route, &attempt);
         let throttle = throttle(exchange, Toward::Client);
         let response = &exchange.heads.response;

@@ -10,6 +10,7 @@ use weir_wire::{Framing, Version};
 
 use crate::exchange::body_stream::BodyStream;
 use crate::exchange::client_side::{ClientSide, ReceivedBody, wait_with};
+use crate::exchange::grpc;
 use crate::exchange::local_reply::{ResponsePiece, Taking, write_paced};
 use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Surplus};
@@ -54,10 +55,21 @@ pub(crate) fn initial_body<C: ClientSide>(
     };
     let mut upload = Pump::new(Vec::new(), framing, encoder, raw, 0, bounds);
     // A body that is buffered whole is kept in any case.
-    if framing != Framing::None && rules.buffer_request.is_none() && rules.retry.repeats_sent() {
+    if framing != Framing::None
+        && rules.buffer_request.is_none()
+        && may_be_repeated(exchange, rules)
+    {
         upload.keep_for_replay();
     }
     upload
+}
+
+/// Returns true if the pool's `retry` can lead to another attempt with a request that was sent.
+fn may_be_repeated<C: ClientSide>(exchange: &Exchange<'_, C>, rules: &UpstreamRules) -> bool {
+    let retry = &rules.retry;
+    retry.repeats_sent()
+        && (retry.may_resend(exchange.heads.sent_method())
+            || retry.minds_any_grpc() && grpc::is_call(exchange))
 }
 
 /// The pump for a request that an error led to another route: one with the body that was kept, or

@@ -116,6 +116,11 @@ impl RetryRules {
         self.resends_all || method.is_idempotent()
     }
 
+    /// Returns true if a status of gRPC may lead to another attempt.
+    pub(crate) fn minds_any_grpc(&self) -> bool {
+        self.on.iter().any(|on| matches!(on, RetryOn::Grpc(_)))
+    }
+
     /// Returns true if requests may be repeated that were sent, so that a body is to be kept.
     pub(crate) fn repeats_sent(&self) -> bool {
         let is_sent = |on: &RetryOn| !matches!(on, RetryOn::Connect | RetryOn::Refused);

@@ -37,8 +37,6 @@ impl GrpcStatus {
     pub const UNKNOWN: Self = Self(2);
     /// The status of a call whose deadline passed.
     pub const DEADLINE_EXCEEDED: Self = Self(4);
-    /// The status of a call of a method that the server does not know.
-    pub const UNIMPLEMENTED: Self = Self(12);
     /// The status of a call that may be tried again.
     pub const UNAVAILABLE: Self = Self(14);
 

@@ -1,5 +1,5 @@
 //! The calls of gRPC by method, for listeners that ask for it. Names come from clients: their
-//! number is bounded, and only a call that a server took up makes a new one.
+//! number is bounded, and only a call that a server has answered with OK makes a new one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,7 +10,7 @@ use super::histogram::{Histogram, PageBudget};
 use super::series::{Shards, WorkerShards, made_by, shard, shards};
 use crate::{GrpcMethod, GrpcStatus};
 
-/// The number of methods that are counted apart; the others count as one of each listener.
+/// The number of methods of a listener that are counted apart; the others count as one.
 const MOST_METHODS: usize = 256;
 /// The longest name of a service or a method that is counted apart, bytes.
 const MOST_NAME: usize = 128;
@@ -29,8 +29,8 @@ pub struct GrpcCall<'a> {
     pub method: Option<GrpcMethod<'a>>,
     /// The status; `None` if the response broke off.
     pub status: Option<GrpcStatus>,
-    /// Set if a server took the call up: it answered, and knew the method.
-    pub is_taken_up: bool,
+    /// Set if the status is a server's, not Weir's own.
+    pub is_of_server: bool,
     /// The time from the first byte of the request to the end, µs.
     pub elapsed_us: u64,
 }
@@ -105,8 +105,12 @@ impl GrpcCalls {
         if let Some(found) = own.as_ref().and_then(|key| methods.get(key)) {
             return Arc::clone(found);
         }
-        let is_full = methods.len() >= MOST_METHODS;
-        let key = own.filter(|_| call.is_taken_up && !is_full);
+        let is_known = call.is_of_server && call.status == Some(GrpcStatus::OK);
+        let is_full = || {
+            let mut all = methods.keys();
+            all.by_ref().filter(|key| *key.listener == *call.listener).count() >= MOST_METHODS
+        };
+        let key = own.filter(|_| is_known && !is_full());
         let key = key.unwrap_or_else(|| key_of(OTHER.into(), OTHER.into()));
         if let Some(found) = methods.get(&key) {
             return Arc::clone(found);
@@ -118,7 +122,8 @@ impl GrpcCalls {
     }
 
     pub(crate) fn read(&self, workers: WorkerShards) -> Vec<GrpcFigures> {
-        let methods = self.methods.read().unwrap_or_else(PoisonError::into_inner);
+        // Workers wait for this lock: histograms are read without it.
+        let methods = self.methods.read().unwrap_or_else(PoisonError::into_inner).clone();
         let one = |(key, series): (&MethodKey, &Arc<Shards<MethodShard>>)| {
             let mut figures = GrpcFigures {
                 listener: key.listener.to_string(),
@@ -175,7 +180,7 @@ mod tests {
             listener: "front",
             method: Some(GrpcMethod { service: b"shop.v1.Cart", name: name.as_bytes() }),
             status: status.and_then(|code| GrpcStatus::of_code(usize::from(code))),
-            is_taken_up: true,
+            is_of_server: true,
             elapsed_us: 1_000,
         }
     }
@@ -199,26 +204,30 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_server_took_up_and_too_many_count_as_one() {
+    fn names_without_a_success_and_too_many_count_as_one() {
         let calls = calls();
         for number in 0..2_000 {
             let name = format!("Guess{number}");
-            calls.record(0, &GrpcCall { is_taken_up: false, ..call(&name, Some(12)) });
+            // A server that authenticates before it looks for the method, and Weir itself.
+            calls.record(0, &call(&name, Some(16)));
+            calls.record(0, &GrpcCall { is_of_server: false, ..call(&name, Some(0)) });
         }
         calls.record(0, &GrpcCall { method: None, ..call("", Some(12)) });
         let long = "x".repeat(MOST_NAME + 1);
         calls.record(0, &call(&long, Some(0)));
         let read = calls.read(WorkerShards::All);
         assert_eq!(read.len(), 1);
-        assert_eq!((read[0].service.as_str(), read[0].times.count()), ("other", 2_002));
+        assert_eq!((read[0].service.as_str(), read[0].times.count()), ("other", 4_002));
         for number in 0..2_000 {
             calls.record(0, &call(&format!("Real{number}"), Some(0)));
         }
         let read = calls.read(WorkerShards::All);
         assert_eq!(read.len(), MOST_METHODS);
-        assert_eq!(read.iter().map(|one| one.times.count()).sum::<u64>(), 4_002);
-        // Known ones go on.
-        calls.record(0, &GrpcCall { is_taken_up: false, ..call("Real0", Some(12)) });
+        assert_eq!(read.iter().map(|one| one.times.count()).sum::<u64>(), 6_002);
+        // Another listener has names of its own, and known ones go on.
+        calls.record(0, &GrpcCall { listener: "other", ..call("Add", Some(0)) });
+        assert_eq!(calls.read(WorkerShards::All).len(), MOST_METHODS + 1);
+        calls.record(0, &call("Real0", Some(12)));
         let read = calls.read(WorkerShards::All);
         let known = read.iter().find(|one| one.method == "Real0").unwrap();
         assert_eq!(known.times.count(), 2);

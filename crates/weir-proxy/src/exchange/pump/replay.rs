@@ -23,6 +23,11 @@ impl Pump {
         self.replay.get_or_insert_default();
     }
 
+    /// Keeps nothing any more, because the request is not sent again.
+    pub(crate) fn forget_replay(&mut self) {
+        self.replay = None;
+    }
+
     /// Returns true if the body can be sent from its beginning: nothing of it was read, or all that
     /// was read is kept.
     pub(crate) fn can_begin_again(&self) -> bool {
