@@ -71,7 +71,7 @@ pub use overrides::{
 pub use policy::{KeyHash, Policy};
 pub use pool::{
     Endpoint, EndpointPassive, Keepalive, OnDown, OnUp, Passive, PassiveCause, Pool, PoolLimits,
-    ProxyTlv, ReuseLevel, SendProxy, StallDetection, UpstreamTimeouts,
+    ProxyTlv, ReuseLevel, SendProxy, StallDetection, UpstreamHttp, UpstreamTimeouts,
 };
 pub use queue::Queue;
 pub use resolver::Resolver;

@@ -48,6 +48,7 @@ impl<'a> Checker<'a> {
         self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
         self.agents_fit(&lines, &pool);
+        self.versions_fit(&lines, &pool);
         self.sources_fit(&lines, &pool);
         self.queue_fits(&lines, &pool);
         self.limits_fit(&lines, &pool);
@@ -120,6 +121,9 @@ impl<'a> Checker<'a> {
                     self.report(Diagnostic::error(tlv.span(), message));
                 }
             }
+            ("http_version", Some(value)) => {
+                pool.http = self.value(value, str::parse).unwrap_or_default();
+            }
             ("source", Some(value)) => pool.source = self.value(value, values::source),
             ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
@@ -151,6 +155,7 @@ impl<'a> Checker<'a> {
             self.setting(line, "cookie", |text| sticky::value(text).map(|()| text.to_owned()));
         let slow_start = self.setting(line, "slow_start", values::wait);
         let source = self.setting(line, "source", values::source);
+        let http = self.setting(line, "http", str::parse);
         let priority = self.priority(line);
         let order = self.order(line);
         let host =
@@ -186,7 +191,25 @@ impl<'a> Checker<'a> {
                 passive,
                 cookie,
                 source,
+                http,
             });
+        }
+    }
+
+    /// Reports versions of HTTP that do not fit the pool's connections.
+    fn versions_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
+        for line in lines {
+            let (value, version) = match line.name() {
+                "http_version" => (line.word(0), pool.http),
+                "server" => {
+                    let value = line.option("http");
+                    (value, value.and_then(|value| value.text().parse().ok()).unwrap_or_default())
+                }
+                _ => continue,
+            };
+            if let (Some(value), Some(message)) = (value, pool.http_objection(version)) {
+                self.report(Diagnostic::error(value.word.span, message));
+            }
         }
     }
 

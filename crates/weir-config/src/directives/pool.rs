@@ -116,6 +116,9 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("send_proxy", POOL, "v1 | v2", "Begins each connection to a server with a header of the PROXY protocol, which tells the client's address and the one that it connected to; probes tell that the connection is Weir's own. Each connection then serves one client: none is kept for others (`keepalive` has no effect). HAProxy calls this `send-proxy`, nginx `proxy_protocol on`.")
         .options(SEND_PROXY)
         .example("send_proxy v2 tlv=tls,authority,unique_id;"),
+    directive("http_version", POOL, "1 | 2 | auto", "The version of HTTP that servers are asked in. With `2`, requests share connections of HTTP/2, each as a stream, within the server's limit; with TLS the server has to choose it in the handshake (ALPN), without TLS it is spoken at once (prior knowledge). With `auto` the server chooses in the TLS handshake; without TLS it is HTTP/1.1. `max_conn=` counts streams. HAProxy calls this `proto h2` and `alpn`, nginx `proxy_http_version 2`, Envoy `http2_protocol_options`.")
+        .default("1")
+        .example("http_version 2;"),
     directive("sticky", POOL, "cookie NAME insert | rewrite | prefix | follow", "Session affinity by a cookie: a client returns to the server that served it first. With `insert` Weir sets the cookie. Its value is opaque to clients, the same in every instance with this configuration, and stays valid over restarts, unless servers have values of their own (`server … cookie=`). Servers do not see the cookie, and a `Set-Cookie` of a server with the same name is dropped. With the other modes, which need `server … cookie=`, servers set the cookie themselves: Weir replaces its value with that of the server (`rewrite`), puts that and `~` before it and takes both from later requests (`prefix`), or changes nothing (`follow`). The cookie is set if a request has none or was served by another server; that response gets `Cache-Control: private` unless it has it already. A server that is `down`, unhealthy or ejected is replaced by another, and the cookie with it; a draining server keeps its clients. If the server is full, its clients wait in the pool's queue in order of arrival, or go to another server if the pool has no queue.")
         .words(3, MANY)
         .options(STICKY)
@@ -212,6 +215,12 @@ const SERVER: &[OptionSpec] = &[
         "ADDRESS | off",
         "",
         "The address to probe instead of the server's own (an IP address and port, or `unix:/path`), or `off` for no probes.",
+    ),
+    option(
+        "http",
+        "1 | 2 | auto",
+        "",
+        "The version of HTTP for this server, instead of the pool's.",
     ),
     option(
         "source",

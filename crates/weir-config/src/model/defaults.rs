@@ -9,8 +9,8 @@ use super::{
     Keepalive, MatchedPath, MemoryLimit, MessageLimits, OnDown, OnUp, Passive, PassiveCause,
     PathRules, Policy, Pool, PoolLimits, Probe, ProbeVersion, Queue, ReceivedForwarded,
     RequestIdSettings, Resolver, Retry, RetryOn, ReuseLevel, SrvName, StallDetection, Statuses,
-    TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts,
-    Workers,
+    TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamHttp,
+    UpstreamTimeouts, Workers,
 };
 use crate::defaults;
 
@@ -322,6 +322,7 @@ impl Pool {
             source: None,
             send_proxy: None,
             proxy_tlvs: Vec::new(),
+            http: UpstreamHttp::default(),
             sticky: None,
             buffer_request: None,
             connect_status: None,
@@ -350,6 +351,7 @@ impl Endpoint {
             passive: EndpointPassive::default(),
             cookie: None,
             source: None,
+            http: None,
         }
     }
 }

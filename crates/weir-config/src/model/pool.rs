@@ -108,6 +108,9 @@ pub struct Pool {
     /// The values that a header of version 2 tells beside the addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proxy_tlvs: Vec<ProxyTlv>,
+    /// The version of HTTP that endpoints without an own one are asked in.
+    #[serde(default, skip_serializing_if = "UpstreamHttp::is_usual")]
+    pub http: UpstreamHttp,
     /// The cookie that keeps a client at its endpoint; `None` for none.
     #[serde(default)]
     pub sticky: Option<Sticky>,
@@ -126,6 +129,54 @@ pub struct Pool {
     #[doc(hidden)]
     #[serde(skip)]
     pub fault: Fault,
+}
+
+/// The version of HTTP that an endpoint is asked in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UpstreamHttp {
+    /// HTTP/1.1.
+    #[default]
+    #[serde(rename = "1")]
+    Http1,
+    /// HTTP/2: the endpoint has to choose it in the TLS handshake; without TLS it is spoken at once
+    /// (prior knowledge).
+    #[serde(rename = "2")]
+    Http2,
+    /// The version that the endpoint chooses in the TLS handshake; without TLS HTTP/1.1.
+    #[serde(rename = "auto")]
+    Auto,
+}
+
+impl UpstreamHttp {
+    /// All versions, by their words.
+    pub const WORDS: [(&str, Self); 3] =
+        [("1", Self::Http1), ("2", Self::Http2), ("auto", Self::Auto)];
+
+    /// Returns the word of the version.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http1 => "1",
+            Self::Http2 => "2",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// Returns true for the version that applies if none is set.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+    pub(crate) fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl FromStr for UpstreamHttp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::WORDS.iter().find(|(word, _)| *word == text);
+        found
+            .map(|(_, version)| *version)
+            .ok_or_else(|| format!("`{text}` is no version of HTTP: `1`, `2` or `auto`"))
+    }
 }
 
 /// A version of the PROXY protocol, for sending.
@@ -203,6 +254,30 @@ impl Pool {
         (!chooses && !matches!(endpoint.address, EndpointAddress::Unix(_))).then_some(source)
     }
 
+    /// Returns the version of HTTP that one of the pool's endpoints is asked in.
+    pub fn http_of(&self, endpoint: &Endpoint) -> UpstreamHttp {
+        endpoint.http.unwrap_or(self.http)
+    }
+
+    /// Returns the reason why the pool's endpoints cannot be asked in this version.
+    pub(crate) fn http_objection(&self, version: UpstreamHttp) -> Option<&'static str> {
+        if version == UpstreamHttp::Http1 {
+            None
+        } else if self.send_proxy.is_some() {
+            Some(
+                "requests of several clients share an HTTP/2 connection, and the header of \
+                 `send_proxy` names one: use HTTP/1.1, or `X-Forwarded-For`",
+            )
+        } else if self.keepalive.reuse == ReuseLevel::Never {
+            Some(
+                "requests of several clients share an HTTP/2 connection, which \
+                 `keepalive reuse=never` forbids",
+            )
+        } else {
+            None
+        }
+    }
+
     /// Returns the tier of one of the pool's endpoints, 0 first: its priority; for a backup, one
     /// more than the highest tier of the others.
     pub fn tier(&self, endpoint: &Endpoint) -> u8 {
@@ -275,6 +350,9 @@ pub struct Endpoint {
     /// The address that its connections come from, instead of the pool's `source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SocketAddr>,
+    /// The version of HTTP, instead of the pool's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<UpstreamHttp>,
 }
 
 /// The settings of an endpoint in place of its pool's `passive`.

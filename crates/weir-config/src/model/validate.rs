@@ -344,6 +344,7 @@ impl<'a> Validator<'a> {
                 agents::source_fits(pool, endpoint),
             );
         }
+        self.pool_http(path, pool);
         if let Some(status) = pool.connect_status {
             self.range(format_args!("{path}.connect_status"), u64::from(status), 400, 599);
         }
@@ -377,6 +378,17 @@ impl<'a> Validator<'a> {
             self.problem(format_args!("{path}.sticky{}", objection.path), objection.message);
         }
         self.pool_tls(path, pool);
+    }
+
+    fn pool_http(&mut self, path: &dyn Display, pool: &Pool) {
+        if let Some(message) = pool.http_objection(pool.http) {
+            self.problem(format_args!("{path}.http"), message);
+        }
+        for (index, endpoint) in pool.endpoints.iter().enumerate() {
+            if let Some(message) = endpoint.http.and_then(|own| pool.http_objection(own)) {
+                self.problem(format_args!("{path}.endpoints[{index}].http"), message);
+            }
+        }
     }
 
     fn pool_health(&mut self, path: &dyn Display, pool: &Pool) {

@@ -238,6 +238,9 @@ pub fn server_line(endpoint: &Endpoint) -> String {
     if endpoint.backup {
         line.push_str(" backup");
     }
+    if let Some(http) = endpoint.http {
+        let _ = write!(line, " http={}", http.as_str());
+    }
     if let Some(host) = &endpoint.host {
         line.push_str(&[" host=", &word(host)].concat());
     }

@@ -55,6 +55,10 @@ pub(crate) fn problems(listener: &Listener, pools: &[Pool]) -> Vec<Problem> {
 /// Returns the reason why a route cannot be one of connections.
 fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
     let by_cookie = |pool: &usize| pools.get(*pool).is_some_and(|pool| pool.sticky.is_some());
+    let in_http2 = |pool: &usize| {
+        let pool = pools.get(*pool);
+        pool.is_some_and(|pool| pool.endpoints.iter().any(|own| !pool.http_of(own).is_usual()))
+    };
     let targets = route.action.pools();
     let timeouts = &route.upstream.timeouts;
     let waits = [timeouts.send, timeouts.response, timeouts.read];
@@ -89,6 +93,12 @@ fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
         format!(
             "the pool `{name}` keeps clients at a server by a cookie, which connections of a \
              `tcp` listener do not have: use a pool with `balance hash $remote_addr`"
+        )
+    } else if let Some(pool) = targets.iter().find(|pool| in_http2(pool)) {
+        let name = pools.get(*pool).map_or("", |pool| &pool.name);
+        format!(
+            "the servers of the pool `{name}` are asked in HTTP/2, and the bytes of a `tcp` \
+             listener's connections are passed on as they are: use a pool without `http_version`"
         )
     } else {
         return None;
