@@ -253,5 +253,30 @@ pub(crate) const HTTP2_LAST_WORDS: Duration = Duration::from_secs(1);
 /// The most bytes that are discarded after the end of an HTTP/2 connection whose client has exceeded
 /// a budget, in place of [`LINGERING_BYTES`].
 pub(crate) const HTTP2_LINGERING_BYTES: usize = 128 * 1024;
+/// The most streams at once of an HTTP/2 connection to an endpoint, if the endpoint permits more.
+pub(crate) const HTTP2_ENDPOINT_STREAMS: usize = 100;
+/// The window of each of them, for the bytes of a response that were not read yet, and, for all of
+/// them together, that of their connection: one that is not read holds no other one up.
+pub(crate) const HTTP2_UPSTREAM_WINDOW: u32 = 64 * 1024;
+/// The most bytes of a request's head as it is written for an endpoint.
+pub(crate) const HTTP2_REQUEST_HEAD_BYTES: usize = 512 * 1024;
+/// The number of streams of a connection that `h2` may reset because of what the endpoint sends. It
+/// is large, because what is still on its way for a stream that was reset from here counts after
+/// [`HTTP2_RESETS_REMEMBERED`] others.
+pub(crate) const HTTP2_ENDPOINT_RESETS: usize = 1 << 16;
+/// The silence of an endpoint with open streams after which a PING asks whether it is there, the time
+/// in which anything has to come then, and the time between two PINGs of one silence: servers of
+/// gRPC end connections with more than two PINGs in five minutes without data.
+pub(crate) const HTTP2_PING_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const HTTP2_PING_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const HTTP2_PING_AGAIN: Duration = Duration::from_mins(6);
+/// The number of times that a request goes to another connection at once because its endpoint has
+/// not processed it.
+pub(crate) const HTTP2_REPEATS: u8 = 2;
+/// The number of connections that an exchange waits for one after the other, if others take their
+/// streams or the endpoint takes none.
+pub(crate) const HTTP2_OPENINGS: u32 = 4;
+/// The time for which an endpoint with `http_version auto` that has chosen HTTP/1.1 is not asked again.
+pub(crate) const HTTP1_REMEMBERED: Duration = Duration::from_mins(1);
 /// The time between two sentences to the operator about clients that a worker cut off.
 pub(crate) const NOTICE_PAUSE: Duration = Duration::from_secs(1);

@@ -25,6 +25,7 @@ use crate::time::instant::Instant;
 use crate::time::pace::{Pace, TooSlow};
 use crate::time::work_time::Turn;
 use crate::upstream::EndpointRef;
+use crate::upstream::http2::stream::StreamLoss;
 use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::retry::{RetryRules, Trouble};
 use crate::worker::workspace::Heads;
@@ -34,8 +35,11 @@ use crate::worker::workspace::Heads;
 pub(crate) enum Failure {
     /// The connection ended before the first byte of a response.
     Silent,
-    /// The connection ended inside the response head.
+    /// The connection ended inside the response head, or the endpoint reset the stream.
     Cut,
+    /// The endpoint has said that it did nothing for the request, which may be sent again whatever
+    /// it is (RFC 9113 section 8.7).
+    Unprocessed,
     /// The response is not valid HTTP, or breaks one of our limits.
     BadResponse,
     /// The client's body failed.
@@ -63,6 +67,7 @@ impl Failure {
             Self::BodyTooSlow => Cause::BodyTooSlow.into(),
             Self::Silent
             | Self::Cut
+            | Self::Unprocessed
             | Self::BadResponse
             | Self::SendTimeout
             | Self::ResponseTimeout
@@ -77,6 +82,7 @@ impl Failure {
     /// The failure as the pool's retry policy sees it; `None` when the client is at fault.
     pub(crate) fn trouble(self) -> Option<Trouble> {
         Some(Trouble::Cause(match self {
+            Self::Unprocessed => return Some(Trouble::Unprocessed),
             Self::Silent | Self::Cut => Cause::UpstreamReset,
             Self::BadResponse => Cause::BadResponse,
             Self::SendTimeout => Cause::UpstreamSendTimeout,
@@ -130,7 +136,7 @@ impl<'a, S: Socket> Attempt<'a, S> {
         now: Instant,
     ) -> Self {
         Self {
-            is_awaited: upstream.reused,
+            is_awaited: upstream.reused && !upstream.transport.is_shared(),
             upstream,
             upload,
             upload_failed: false,
@@ -160,22 +166,26 @@ impl<'a, S: Socket> Attempt<'a, S> {
     /// Tells whether the same request may be sent again after this trouble (law 7 of the
     /// simulation's checkers). All of it must still be available, and a request of which bytes went
     /// upstream is not sent twice if it may have had an effect, unless the configuration allows
-    /// that. Calls of gRPC are all POST: their statuses in `retry` are such a permission.
+    /// that. It had none if its endpoint says so. Calls of gRPC are all POST: their statuses in
+    /// `retry` are such a permission.
     pub(crate) fn may_repeat(
         &self,
         method: Method,
         rules: &RetryRules,
         trouble: Option<Trouble>,
     ) -> bool {
-        let is_asked = matches!(trouble, Some(Trouble::Grpc(_)));
+        let permits = matches!(trouble, Some(Trouble::Grpc(_) | Trouble::Unprocessed));
         self.upload.can_begin_again()
-            && (self.upload.written == 0 || is_asked || rules.may_resend(method))
+            && (self.upload.written == 0 || permits || rules.may_resend(method))
     }
 
     /// Returns true if the response with the head `response` was received completely, with no byte
     /// after it.
     pub(crate) fn is_whole(&self, response: &ResponseHead) -> bool {
         let Some(body) = self.raw.len().checked_sub(response.head_bytes) else { return false };
+        if !self.upstream.transport.is_over() {
+            return false;
+        }
         match response.framing {
             Framing::None => body == 0,
             Framing::Length(length) => body as u64 == length,
@@ -342,8 +352,7 @@ impl<S: Socket> Attempt<'_, S> {
             }
             match poll_read_into(&mut self.upstream.transport, context, &mut self.raw, usize::MAX) {
                 Poll::Ready(Ok(read)) if read > 0 => {}
-                Poll::Ready(_) if self.raw.is_empty() => return Poll::Ready(Err(Failure::Silent)),
-                Poll::Ready(_) => return Poll::Ready(Err(Failure::Cut)),
+                Poll::Ready(_) => return Poll::Ready(Err(self.broke_off())),
                 Poll::Pending => {
                     if self.raw.is_empty() {
                         buffers.give_back(std::mem::take(&mut self.raw));
@@ -351,6 +360,21 @@ impl<S: Socket> Attempt<'_, S> {
                     return Poll::Pending;
                 }
             }
+        }
+    }
+
+    /// The failure of a connection, or of a stream, that ended before the response's head did.
+    #[cold]
+    fn broke_off(&mut self) -> Failure {
+        let is_silent = self.raw.is_empty();
+        match self.upstream.transport.loss() {
+            Some(StreamLoss::Unprocessed) if is_silent && self.interim == 0 => Failure::Unprocessed,
+            Some(StreamLoss::Malformed) => {
+                self.wrong = Some(("a malformed HTTP/2 response", 0));
+                Failure::BadResponse
+            }
+            Some(StreamLoss::Connection) | None if is_silent => Failure::Silent,
+            _ => Failure::Cut,
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Empty};
 
 use crate::net::Socket;
 use crate::net::transport::Transport;
+use crate::upstream::upstream_stream::UpstreamStream;
 
 /// A stream that bodies are read from.
 pub(crate) trait BodySource: AsyncRead + Unpin {
@@ -65,6 +66,54 @@ impl<S: Socket> BodyStream for Transport<S> {
 
     fn reset_on_close(&self) {
         self.socket().reset_on_close();
+    }
+}
+
+impl<S: Socket> BodySource for UpstreamStream<S> {
+    fn take_trailers(&mut self) -> Vec<u8> {
+        match self {
+            Self::Own(_) => Vec::new(),
+            Self::Shared(stream) => stream.take_trailers(),
+        }
+    }
+}
+
+impl<S: Socket> BodySink for UpstreamStream<S> {
+    fn poll_end(&mut self, context: &mut Context<'_>, trailers: &[u8]) -> Poll<io::Result<()>> {
+        match self {
+            Self::Own(transport) => transport.poll_end(context, trailers),
+            Self::Shared(stream) => stream.poll_end(context, trailers),
+        }
+    }
+
+    /// A stream of HTTP/2 is reset when it is dropped.
+    fn poll_break_off(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Own(transport) => transport.poll_break_off(context),
+            Self::Shared(_) => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl<S: Socket> BodyStream for UpstreamStream<S> {
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Own(transport) => transport.poll_closed(context),
+            Self::Shared(stream) => stream.poll_reset(context),
+        }
+    }
+
+    fn is_reset(&self) -> bool {
+        match self {
+            Self::Own(transport) => transport.socket().is_reset(),
+            Self::Shared(stream) => stream.loss().is_some(),
+        }
+    }
+
+    fn reset_on_close(&self) {
+        if let Self::Own(transport) = self {
+            transport.socket().reset_on_close();
+        }
     }
 }
 

@@ -3,13 +3,14 @@
 
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Ticket, Tried};
-use weir_config::model::PassiveCause;
+use weir_config::model::{PassiveCause, UpstreamHttp};
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
@@ -25,16 +26,21 @@ use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::pool::BreakerOpen;
 use crate::limiting::server_connections::CountedConnection;
 use crate::limiting::table::OpenPlace;
-use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
-use crate::net::Net;
+use crate::limits::{
+    CARRY_OVERS, HTTP2_OPENINGS, HTTP2_REPEATS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE,
+};
 use crate::net::buffers::Buffers;
+use crate::net::transport::Transport;
+use crate::net::{Net, Socket};
 use crate::time::deadline_timer::Elapsed;
 use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::ConnectFailure;
+use crate::upstream::http2::ReadyStream;
+use crate::upstream::http2::opening::{OpenedForExchange, Opening, OpeningPlan, PlainOpened};
 use crate::upstream::idle::{Eligible, UpstreamConnection};
 use crate::upstream::retry::Trouble;
 use crate::upstream::rules::UpstreamRules;
-use crate::upstream::{ConnectionOpening, EndpointRef, Opened, UpstreamPool};
+use crate::upstream::{ConnectionOpening, EndpointRef, UpstreamPool};
 use crate::worker::migration::{GlobalSeniority, WaitingRequest};
 
 /// The dispatch of an exchange, over all its attempts.
@@ -48,6 +54,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) tried: Tried,
     /// Set if idle connections are skipped, because one turned out to be closed.
     fresh: bool,
+    /// The number of times that it went to another connection because it was not processed.
+    repeats: u8,
     /// Set if the client has sent this whole request: further bytes belong to the next one.
     at_hand: bool,
     /// Set if chunks of the body were read that are not in the input.
@@ -101,6 +109,7 @@ impl<'a> Dispatch<'a> {
             requested: RequestedName::of(exchange, pool),
             tried: Tried::default(),
             fresh: false,
+            repeats: 0,
             at_hand: upload.is_whole || upload.is_decoded() && upload.surplus().is_empty(),
             chunks_read: exchange.heads.request.framing == Framing::Chunked && upload.has_read,
             began,
@@ -119,6 +128,16 @@ impl<'a> Dispatch<'a> {
     pub(crate) fn pass_over_idle<N: Net>(&mut self, scope: Scope<'_, N>) {
         self.fresh = true;
         self.look_at_clock(scope);
+    }
+
+    /// Tells whether a request that its endpoint has not processed goes to another connection at
+    /// once, and counts that.
+    #[cold]
+    pub(crate) fn repeats<N: Net>(&mut self, scope: Scope<'_, N>) -> bool {
+        self.look_at_clock(scope);
+        let is_first = self.repeats < HTTP2_REPEATS;
+        self.repeats += u8::from(is_first);
+        is_first
     }
 
     fn look_at_clock<N: Net>(&mut self, scope: Scope<'_, N>) {
@@ -144,26 +163,23 @@ impl<'a> Dispatch<'a> {
             exchange.set_endpoint(index);
             exchange.placement.attempts += 1;
             if C::SHARES_CONNECTIONS
-                && !self.fresh
-                && let Some(idle) = self.idle_connection(exchange, index).await
+                && let Some(ready) = self.ready_connection(exchange, index).await
             {
                 exchange.outcome.times.connect = self.connect_time(self.now);
-                exchange.placement.reused = true;
-                return Ok(idle);
+                exchange.placement.reused = ready.reused;
+                return Ok(ready);
             }
             // In allocations of their own here and below, so that exchanges that wait for their
             // response do not reserve space for the steps that few of them take.
             let opened = Box::pin(self.open(exchange, upload, index)).await;
             self.look_at_clock(scope);
             let trouble = match opened {
-                Ok(((transport, tls), counted)) => {
+                Ok((connection, tls)) => {
                     exchange.outcome.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
                     self.pool.endpoint_connected(index);
                     exchange.outcome.times.connect = self.connect_time(self.now);
-                    exchange.placement.reused = false;
-                    let (now, name) = (self.now, self.name_number());
-                    let connection = UpstreamConnection::fresh_for(transport, counted, now, name);
-                    return Ok(Box::new(connection));
+                    exchange.placement.reused = connection.reused;
+                    return Ok(connection);
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
@@ -192,14 +208,20 @@ impl<'a> Dispatch<'a> {
         EndpointRef { pool: self.pool, index, rules: self.rules }
     }
 
-    /// Takes an idle connection, if there is one. It never waits: it is asynchronous only
-    /// because the connection's bytes have to wake this task.
-    async fn idle_connection<C: ClientSide>(
+    /// Takes an idle connection, or a stream of one that is shared, if there is one. It never waits:
+    /// it is asynchronous only because the connection's bytes have to wake this task.
+    async fn ready_connection<C: ClientSide>(
         &self,
         exchange: &Exchange<'_, C>,
         index: usize,
     ) -> Option<Box<UpstreamConnection<StreamOf<C>>>> {
         let idle = &exchange.scope.worker.idle;
+        if self.is_multiplexed(exchange.scope, index) {
+            return self.ready_stream(exchange.scope, index);
+        }
+        if self.fresh {
+            return None;
+        }
         let client = exchange.client.facts();
         let level = self.pool.keepalive.reuse;
         let name = self.name_number();
@@ -330,27 +352,64 @@ impl<'a> Dispatch<'a> {
         Ok(())
     }
 
-    /// Opens a connection, unless the client closes its own first.
+    /// Tells whether requests to this endpoint share connections.
+    fn is_multiplexed<N: Net>(&self, scope: Scope<'_, N>, index: usize) -> bool {
+        let endpoint = self.pool.endpoints.get(index);
+        endpoint.is_some_and(|endpoint| {
+            endpoint.http != UpstreamHttp::Http1 && scope.worker.http2.are_used(endpoint, self.now)
+        })
+    }
+
+    /// Takes a stream of an open connection, if one has room.
+    #[cold]
+    fn ready_stream<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        index: usize,
+    ) -> Option<Box<UpstreamConnection<N::Stream>>> {
+        let ready = scope.worker.http2.take(self.at(index), self.name_number(), self.now)?;
+        Some(Box::new(self.begin_stream(index, ready)))
+    }
+
+    /// The connection of an exchange that has got a stream.
+    fn begin_stream<S: Socket>(&self, index: usize, ready: ReadyStream) -> UpstreamConnection<S> {
+        let ReadyStream { stream, reused } = ready;
+        if let Some(endpoint) = self.pool.endpoints.get(index).filter(|_| reused) {
+            endpoint.reused.fetch_add(1, Ordering::Relaxed);
+        }
+        // After a connection that had ended, the next failure counts.
+        UpstreamConnection::of_stream(stream, reused && !self.fresh, self.now)
+    }
+
+    /// Opens a connection, or waits for a stream of one that is being opened, unless the client
+    /// closes its own first.
     async fn open<C: ClientSide>(
         &self,
         exchange: &mut Exchange<'_, C>,
         upload: &mut Pump,
         index: usize,
-    ) -> Result<(Opened<StreamOf<C>>, CountedConnection), Unopened> {
+    ) -> Result<Established<StreamOf<C>>, Unopened> {
         let (scope, since) = (exchange.scope, exchange.placement.slot_since);
         if scope.worker.sessions.must_shrink(exchange.session) {
             exchange.client.shrink(&scope.worker.buffers);
         }
         exchange.holds(upload.held());
-        let counted = scope.worker.idle.count();
-        if scope.worker.process.has_too_many_connections() {
-            return Err(Unopened::Failed(ConnectFailure::at_cap()));
-        }
         let now = Instant::now();
         let attempt = self.rules.timeouts.attempt;
         let attempt = attempt.map(|wait| wait.saturating_sub(now.saturating_duration_since(since)));
         let patience = attempt.unwrap_or(Duration::MAX).min(self.rules.timeouts.connect);
         let deadline = now + patience;
+        if C::SHARES_CONNECTIONS && self.is_multiplexed(scope, index) {
+            let wait = StreamWait { index, patience, deadline };
+            let opened = self.await_stream(exchange, upload, wait).await?;
+            if let Some(established) = opened {
+                return Ok(established);
+            }
+        }
+        let counted = scope.worker.idle.count();
+        if scope.worker.process.has_too_many_connections() {
+            return Err(Unopened::Failed(ConnectFailure::at_cap()));
+        }
         let tls = scope.generation.upstream_tls(self.number);
         let announcement = announcement::of(exchange, self.pool);
         let name = self.requested.as_ref().map(|requested| Box::new(requested.name.clone()));
@@ -365,7 +424,92 @@ impl<'a> Dispatch<'a> {
             self.poll_gone(client, context, buffers, upload).map(|()| Err(Unopened::ClientGone))
         });
         let late = || Unopened::Failed(ConnectFailure::Timeout(patience));
-        Ok((opened.await.unwrap_or_else(|Elapsed| Err(late()))?, counted))
+        let (transport, tls) = opened.await.unwrap_or_else(|Elapsed| Err(late()))?;
+        Ok((Box::new(self.own_connection(transport, counted)), tls))
+    }
+
+    /// The connection of an exchange for which it was opened.
+    fn own_connection<S: Socket>(
+        &self,
+        transport: Transport<S>,
+        counted: CountedConnection,
+    ) -> UpstreamConnection<S> {
+        let (now, name) = (Instant::now(), self.name_number());
+        UpstreamConnection::fresh_for(transport, counted, now, name)
+    }
+
+    /// Waits for a stream of a connection that is being opened, and has one opened if there is none
+    /// with room. `None` if the endpoint speaks HTTP/1.1 and another exchange has its connection.
+    async fn await_stream<C: ClientSide>(
+        &self,
+        exchange: &mut Exchange<'_, C>,
+        upload: &mut Pump,
+        wait: StreamWait,
+    ) -> Result<Option<Established<StreamOf<C>>>, Unopened> {
+        let (scope, at) = (exchange.scope, self.at(wait.index));
+        let (buffers, http2) = (&scope.worker.buffers, &scope.worker.http2);
+        for _ in 0..HTTP2_OPENINGS {
+            let now = Instant::now();
+            if let Some(ready) = http2.take(at, self.name_number(), now) {
+                return Ok(Some((Box::new(self.begin_stream(wait.index, ready)), None)));
+            }
+            let opening = self.opening(scope, wait, now)?;
+            let opened = wait_with(&mut exchange.client, wait.deadline, |client, context| {
+                if let Poll::Ready(opened) = opening.poll(context) {
+                    return Poll::Ready(Some(opened));
+                }
+                self.poll_gone(client, context, buffers, upload).map(|()| None)
+            });
+            let late =
+                |Elapsed| Some(OpenedForExchange::Failed(ConnectFailure::Timeout(wait.patience)));
+            match opened.await.unwrap_or_else(late).ok_or(Unopened::ClientGone)? {
+                OpenedForExchange::Shared(connection, tls) => {
+                    if let Some(ready) = ReadyStream::of(&connection, at, Instant::now()) {
+                        return Ok(Some((Box::new(self.begin_stream(wait.index, ready)), tls)));
+                    }
+                }
+                OpenedForExchange::Http1(opened) => {
+                    return Ok(opened.map(|opened| {
+                        let PlainOpened { transport, tls, counted } = *opened;
+                        (Box::new(self.own_connection(transport, counted)), tls)
+                    }));
+                }
+                OpenedForExchange::Failed(failure) => return Err(Unopened::Failed(failure)),
+            }
+        }
+        let error = io::Error::other("HTTP/2: its connections take no streams");
+        Err(Unopened::Failed(ConnectFailure::Socket(error)))
+    }
+
+    /// Joins those that wait for a connection that is being opened, or has another one opened.
+    fn opening<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        wait: StreamWait,
+        now: Instant,
+    ) -> Result<Rc<Opening<N::Stream>>, Unopened> {
+        let worker = scope.worker;
+        let unknown = || ConnectFailure::Socket(io::Error::other("it was removed"));
+        let endpoint = self.pool.endpoints.get(wait.index);
+        let endpoint = endpoint.ok_or_else(|| Unopened::Failed(unknown()))?;
+        if let Some(opening) = worker.http2.join(endpoint, self.name_number()) {
+            return Ok(opening);
+        }
+        let counted = worker.idle.count();
+        if worker.process.has_too_many_connections() {
+            return Err(Unopened::Failed(ConnectFailure::at_cap()));
+        }
+        let plan = OpeningPlan {
+            pool: Arc::clone(self.pool),
+            index: wait.index,
+            net: worker.net.clone(),
+            tls: scope.generation.upstream_tls(self.number).cloned(),
+            name: self.requested.as_ref().map(|requested| Box::new(requested.name.clone())),
+            name_number: self.name_number(),
+            counted,
+            patience: wait.deadline.saturating_duration_since(now),
+        };
+        Ok(worker.http2.open_another(endpoint, plan))
     }
 
     /// Ready when the client has gone away.
@@ -376,7 +520,8 @@ impl<'a> Dispatch<'a> {
         buffers: &Buffers,
         upload: &mut Pump,
     ) -> Poll<()> {
-        if self.at_hand {
+        // A body that was sent before may have been received whole.
+        if self.at_hand || upload.has_read && upload.is_decoded() {
             client.poll_gone(context, buffers)
         } else {
             poll_sender_gone(client, context, buffers, upload)
@@ -608,6 +753,18 @@ fn seniority<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<weir_balance::
     let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
     let number = waiting.number.unwrap_or_else(elsewhere);
     Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })
+}
+
+/// A connection, or a stream of one, and the duration of its TLS handshake.
+type Established<S> = (Box<UpstreamConnection<S>>, Option<Duration>);
+
+/// A wait for a stream to an endpoint.
+#[derive(Clone, Copy)]
+struct StreamWait {
+    index: usize,
+    /// The whole time that it may take, and its end.
+    patience: Duration,
+    deadline: Instant,
 }
 
 /// The event that ended a wait in the queue.

@@ -22,7 +22,8 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
         Failure::Silent | Failure::Cut => Some(PassiveCause::Reset),
         Failure::ResponseTimeout | Failure::TryTimeout => Some(PassiveCause::Timeout),
         Failure::BadResponse => Some(PassiveCause::Invalid),
-        Failure::Body(_)
+        Failure::Unprocessed
+        | Failure::Body(_)
         | Failure::BodyTimeout
         | Failure::BodyTooSlow
         | Failure::SendTimeout

@@ -13,7 +13,7 @@ use crate::exchange::dispatch::Dispatch;
 use crate::exchange::error_page::Interception;
 use crate::exchange::facts::{Placement, PoolRef};
 use crate::exchange::outcome::{Ended, Next, Refusal};
-use crate::exchange::pump::Pump;
+use crate::exchange::pump::{Encoder, Pump};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
@@ -62,20 +62,18 @@ pub(crate) async fn proxy<C: ClientSide>(
         let upstream = found.map_err(|ended| ended.leave_body(exchange, &mut upload))?;
         // A reload may have moved the request to another pool.
         let pool = dispatch.pool;
-        write_head(exchange, route, pool, framing);
-        upload.prepend(std::mem::take(&mut exchange.heads.request_out));
+        let form = HeadForm { framing, multiplexed: upstream.transport.is_shared() };
+        put_head(exchange, route, pool, form, &mut upload);
         let placement = &exchange.placement;
         let mut attempt = Attempt::new(upstream, &mut upload, placement.slot_since, dispatch.now);
         let at = dispatch.at(placement.endpoint.unwrap_or_default());
         let heard = attempt.hear(exchange, at).await;
         let heard = heard.and_then(|()| check_switch(exchange, &mut attempt, route));
         let (method, retry) = (exchange.heads.sent_method(), &at.rules.retry);
-        if let Err(Failure::Silent) = heard
-            && attempt.upstream.reused
-            && attempt.may_repeat(method, retry, None)
+        if let Err(failure) = heard
+            && attempt.may_repeat(method, retry, failure.trouble().filter(Trouble::is_unprocessed))
+            && goes_on_at_once(&mut dispatch, failure, &attempt, scope)
         {
-            // The endpoint closed an idle connection while the request was on its way to it.
-            dispatch.pass_over_idle(scope);
             rewind(exchange, at.rules, attempt.upload);
             continue;
         }
@@ -101,6 +99,26 @@ pub(crate) async fn proxy<C: ClientSide>(
                 return Err(failure.ended().leave_body(exchange, attempt.upload));
             }
         }
+    }
+}
+
+/// Tells whether a failed attempt is followed by another one at the same endpoint, which is none of
+/// those that `retry` permits: the endpoint closed an idle connection while the request was on its
+/// way to it, or did not process the request.
+#[cold]
+fn goes_on_at_once<N: Net>(
+    dispatch: &mut Dispatch<'_>,
+    failure: Failure,
+    attempt: &Attempt<'_, N::Stream>,
+    scope: Scope<'_, N>,
+) -> bool {
+    match failure {
+        Failure::Silent if attempt.upstream.reused => {
+            dispatch.pass_over_idle(scope);
+            true
+        }
+        Failure::Unprocessed => dispatch.repeats(scope),
+        _ => false,
     }
 }
 
@@ -189,6 +207,36 @@ fn leave_pool<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended
     }
     exchange.placement = Placement::new(exchange.arrival.first_byte);
     Ok(())
+}
+
+/// The framing of the request's body in the stream to the endpoint.
+fn encoder(framing: Framing, multiplexed: bool) -> Encoder {
+    match framing {
+        _ if multiplexed => Encoder::Sink,
+        Framing::Chunked => Encoder::Chunked,
+        Framing::None | Framing::Length(_) | Framing::UntilClose => Encoder::Plain,
+    }
+}
+
+/// Puts the request's head for an endpoint before its body.
+fn put_head<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    route: &CompiledRoute,
+    pool: &UpstreamPool,
+    form: HeadForm,
+    upload: &mut Pump,
+) {
+    upload.encode_as(encoder(form.framing, form.multiplexed));
+    write_head(exchange, route, pool, form);
+    upload.prepend(std::mem::take(&mut exchange.heads.request_out));
+}
+
+/// The form of a request's head.
+#[derive(Clone, Copy)]
+struct HeadForm {
+    framing: Framing,
+    /// Set if it is sent over HTTP/2.
+    multiplexed: bool,
 }
 
 /// Refuses a 101 that the client did not ask for, that switches to a protocol that was not offered,
@@ -357,7 +405,7 @@ fn write_head<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
     pool: &UpstreamPool,
-    framing: Framing,
+    HeadForm { framing, multiplexed }: HeadForm,
 ) {
     let scope = exchange.scope;
     let mut out = std::mem::take(&mut exchange.heads.request_out);
@@ -392,6 +440,7 @@ fn write_head<C: ClientSide>(
             upgrade: Some(&route.protocols)
                 .filter(|protocols| protocols.are_offered(&heads.request, client.head()))
                 .filter(|_| !heads.internal.drops_body()),
+            takes_trailers: multiplexed && heads.request.takes_trailers(client.head()),
             counts_hops: scope.listener.limits.hops.is_some(),
         };
         head_writer::write_request_head(&head, &mut out);

@@ -112,6 +112,8 @@ pub(crate) struct Pump {
     /// The event that a pending poll waits for.
     pub(crate) waiting: Waiting,
     finished: bool,
+    /// The trailers of a source that has ended before its last bytes were sent.
+    ended: Option<Box<[u8]>>,
     /// Set if the body was read and decoded before this pump was made.
     pub(crate) is_whole: bool,
     surplus: Surplus,
@@ -187,6 +189,7 @@ impl Pump {
             has_read: false,
             waiting: Waiting::Write,
             finished: false,
+            ended: None,
             is_whole: false,
             surplus: bounds.surplus,
         }
@@ -238,6 +241,54 @@ impl Pump {
     /// The trailers that a sink gets which frames bodies itself, once the body has ended.
     pub(crate) fn sink_trailers(&self) -> &[u8] {
         if self.encoder == Encoder::Sink { &self.tail } else { &[] }
+    }
+
+    /// Frames the body in another way; nothing may have been sent yet.
+    #[inline]
+    pub(crate) fn encode_as(&mut self, encoder: Encoder) {
+        if self.encoder != encoder {
+            self.change_encoder(encoder);
+        }
+    }
+
+    #[cold]
+    fn change_encoder(&mut self, encoder: Encoder) {
+        let trailers = self.trailers_to_send();
+        self.encoder = encoder;
+        self.out.clear();
+        self.tail.clear();
+        self.tail_at = 0;
+        if encoder == Encoder::Chunked && !self.direct.is_empty() {
+            encode::chunk_header(self.direct.len(), &mut self.out);
+            self.tail.extend_from_slice(encode::CHUNK_END);
+        }
+        if matches!(self.decoder, Decoder::Done) {
+            if encoder == Encoder::Chunked {
+                self.tail.extend_from_slice(encode::LAST_CHUNK);
+            }
+            if encoder != Encoder::Plain {
+                self.tail.extend_from_slice(&trailers);
+            }
+            if encoder == Encoder::Chunked {
+                self.tail.extend_from_slice(b"\r\n");
+            }
+        }
+        if encoder == Encoder::Sink {
+            self.tail_at = self.tail.len();
+        }
+    }
+
+    /// The trailers that the tail has.
+    fn trailers_to_send(&self) -> SmallVec<[u8; 16]> {
+        let mut tail = self.tail.as_slice();
+        if self.encoder == Encoder::Chunked {
+            if !self.direct.is_empty() {
+                tail = tail.strip_prefix(encode::CHUNK_END).unwrap_or_default();
+            }
+            tail = tail.strip_prefix(encode::LAST_CHUNK).unwrap_or_default();
+            tail = tail.strip_suffix(b"\r\n").unwrap_or_default();
+        }
+        tail.into()
     }
 
     /// Puts a head in front of the bytes to send; nothing may have been sent yet.
@@ -305,7 +356,8 @@ impl Pump {
         match self.decoder {
             Decoder::Done => true,
             Decoder::Length(left) => self.raw.len().saturating_sub(self.at) as u64 >= left,
-            Decoder::Chunked(_) | Decoder::UntilClose => false,
+            Decoder::Chunked(_) => false,
+            Decoder::UntilClose => self.ended.is_some(),
         }
     }
 
@@ -316,6 +368,9 @@ impl Pump {
         while self.raw.len() < self.raw.capacity() && !self.is_read() {
             match poll_read_into(source, context, &mut self.raw, usize::MAX) {
                 Poll::Ready(Ok(read)) if read > 0 => self.has_read = true,
+                Poll::Ready(Ok(_)) if matches!(self.decoder, Decoder::UntilClose) => {
+                    self.ended = Some(source.take_trailers().into());
+                }
                 _ => return,
             }
         }
@@ -438,7 +493,9 @@ impl Pump {
 
     /// Returns true if there is no buffer yet, or the buffer has room for a read.
     pub(crate) fn has_room(&self) -> bool {
-        self.raw.capacity() == 0 || self.raw.len() < self.raw.capacity() && self.readable() > 0
+        let has_space =
+            self.raw.capacity() == 0 || self.raw.len() < self.raw.capacity() && self.readable() > 0;
+        has_space && self.ended.is_none()
     }
 
     /// Appends the decoded bytes to `body` instead of sending them.
@@ -463,6 +520,13 @@ impl Pump {
             Decoder::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
             _ => 0,
         };
+        if !self.has_undecoded()
+            && self.direct.is_empty()
+            && let Some(trailers) = self.ended.take()
+        {
+            self.end(&trailers);
+            return Poll::Ready(Ok(()));
+        }
         if self.at == self.raw.len() && self.direct.is_empty() {
             self.raw.clear();
             self.at = 0;
@@ -503,7 +567,13 @@ impl Pump {
         if !matches!(self.decoder, Decoder::UntilClose) {
             return Err(PumpFailure::Truncated);
         }
-        self.end(&source.take_trailers());
+        let trailers = source.take_trailers();
+        if self.has_undecoded() || !self.direct.is_empty() {
+            // What was read goes first.
+            self.ended = Some(trailers.into());
+        } else {
+            self.end(&trailers);
+        }
         Ok(())
     }
 

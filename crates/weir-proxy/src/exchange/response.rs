@@ -100,7 +100,8 @@ async fn stream<C: ClientSide>(
     let switching = exchange.heads.response.status == 101;
     let raw = std::mem::take(&mut attempt.raw);
     let head = std::mem::take(&mut exchange.heads.response_out);
-    let framing = if switching { Framing::None } else { exchange.heads.response.framing };
+    let received = if switching { Framing::None } else { exchange.heads.response.framing };
+    let (framing, most) = stream_framing(received, attempt.upstream.transport.is_shared());
     let trailers = trailers::of_response(
         &route.trailers.1,
         &exchange.heads.request,
@@ -108,8 +109,8 @@ async fn stream<C: ClientSide>(
         &exchange.heads.response,
         &raw,
     );
-    let bounds = Bounds { throttle, trailers, ..Bounds::default() };
-    let is_endless = matches!(framing, Framing::Chunked | Framing::UntilClose);
+    let bounds = Bounds { bytes: most, throttle, trailers, ..Bounds::default() };
+    let is_endless = matches!(received, Framing::Chunked | Framing::UntilClose);
     let watch = if is_endless { StreamWatch::begin(exchange, &raw) } else { None };
     let at = exchange.heads.response.head_bytes;
     let mut download = Pump::new(head, framing, form.encoder, raw, at, bounds);
@@ -149,6 +150,16 @@ async fn stream<C: ClientSide>(
     exchange.outcome.ended = Some(now);
     give_back(exchange, &mut download);
     Ok(finish(exchange, upload, form.next))
+}
+
+/// The framing of a response's body in the stream, and its most bytes. A stream of HTTP/2 has an end
+/// of its own, which is read in any case; `h2` compares the length.
+fn stream_framing(received: Framing, multiplexed: bool) -> (Framing, u64) {
+    match received {
+        framing if !multiplexed => (framing, u64::MAX),
+        Framing::None => (Framing::UntilClose, 0),
+        _ => (Framing::UntilClose, u64::MAX),
+    }
 }
 
 /// Sends the client the rest of a response that was received completely at `heard`.

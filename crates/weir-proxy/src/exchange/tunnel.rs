@@ -18,13 +18,13 @@ use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
+use crate::net::Net;
 use crate::net::buffers::Buffers;
-use crate::net::transport::Transport;
-use crate::net::{Net, Socket};
 use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
 use crate::upstream::EndpointRef;
 use crate::upstream::idle::UpstreamConnection;
+use crate::upstream::upstream_stream::UpstreamStream;
 
 /// One direction: a body that ends when its source does, followed by a shutdown of the sink.
 struct Direction {
@@ -175,7 +175,7 @@ pub(crate) async fn run<C: ClientSide>(
     })
     .await;
     match cause {
-        Cause::TunnelClientReset => upstream.transport.socket().reset_on_close(),
+        Cause::TunnelClientReset => upstream.transport.reset_on_close(),
         Cause::TunnelUpstreamReset => client.stream().reset_on_close(),
         _ => {}
     }
@@ -189,7 +189,7 @@ pub(crate) async fn run<C: ClientSide>(
 fn transfer<C: ClientSide>(
     [up, down]: [&mut Direction; 2],
     client: &mut C,
-    upstream: &mut Transport<StreamOf<C>>,
+    upstream: &mut UpstreamStream<StreamOf<C>>,
     context: &mut Context<'_>,
     buffers: &Buffers,
 ) -> Result<[Source; 2], Cause> {

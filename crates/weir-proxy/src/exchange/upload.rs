@@ -40,6 +40,7 @@ pub(crate) fn initial_body<C: ClientSide>(
     {
         return upload;
     }
+    let multiplexed = exchange.placement.pool().is_some_and(|pool| pool.multiplexes);
     let Exchange { scope, client, heads, arrival, route, .. } = exchange;
     let request = &heads.request;
     arrival.body_begun = true;
@@ -57,7 +58,7 @@ pub(crate) fn initial_body<C: ClientSide>(
     // A body that is buffered whole is kept in any case.
     if framing != Framing::None
         && rules.buffer_request.is_none()
-        && may_be_repeated(exchange, rules)
+        && (multiplexed || may_be_repeated(exchange, rules))
     {
         upload.keep_for_replay();
     }

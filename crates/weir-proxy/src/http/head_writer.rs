@@ -83,6 +83,8 @@ pub struct UpstreamHead<'a> {
     pub framing: BodyFraming,
     /// The protocols that the connection may switch to; `None` if the client offers none of them.
     pub upgrade: Option<&'a Protocols>,
+    /// Set if the head tells that trailers are read, as servers of gRPC want it of HTTP/2.
+    pub takes_trailers: bool,
     /// Set if the Weirs that the request passes are counted.
     pub counts_hops: bool,
 }
@@ -136,6 +138,9 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         BodyFraming::Length(length) => encode::content_length(out, length),
         BodyFraming::Chunked => encode::transfer_chunked(out),
         BodyFraming::None | BodyFraming::Close | BodyFraming::AsReceived => {}
+    }
+    if input.takes_trailers {
+        out.extend_from_slice(b"TE: trailers\r\n");
     }
     if input.upgrade.is_none() {
         input.edits.write_connection(out);

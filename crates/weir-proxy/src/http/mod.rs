@@ -10,6 +10,8 @@ pub mod edits;
 pub mod expires;
 pub mod head_writer;
 pub(crate) mod header_names;
+pub(crate) mod http2_fields;
+pub mod http2_head;
 pub(crate) mod internal;
 pub mod local_reply;
 pub(crate) mod path;

@@ -74,7 +74,8 @@ pub(crate) fn of_request(
 }
 
 /// The rules for the trailers of a response; `None` drops all, for a client that did not announce
-/// that it takes them (`TE: trailers`, RFC 9110 section 6.5.1).
+/// that it takes them (`TE: trailers`, RFC 9110 section 6.5.1). Over HTTP/2 they may follow a body
+/// with a length, too.
 pub(crate) fn of_response(
     rules: &Arc<TrailerRules>,
     request: &RequestHead,
@@ -82,7 +83,8 @@ pub(crate) fn of_response(
     response: &ResponseHead,
     raw: &[u8],
 ) -> Option<Arc<TrailerRules>> {
-    let wanted = response.framing == Framing::Chunked && request.takes_trailers(bytes);
+    let may_follow = matches!(response.framing, Framing::Chunked | Framing::Length(_));
+    let wanted = may_follow && request.takes_trailers(bytes);
     wanted.then(|| rules.of_message(response.listed(raw)))
 }
 

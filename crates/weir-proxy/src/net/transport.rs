@@ -59,6 +59,14 @@ impl<S> Transport<S> {
         }
     }
 
+    /// The protocol that the handshake with an endpoint negotiated.
+    pub(crate) fn upstream_alpn(&self) -> Option<&[u8]> {
+        match self {
+            Self::Client(stream) => stream.get_ref().1.alpn_protocol(),
+            Self::Plain(_) | Self::Server(_) => None,
+        }
+    }
+
     /// The bytes of memory that TLS holds for the connection at most: its state, and the bytes that
     /// the peer has not taken yet.
     pub(crate) fn held(&self) -> usize {

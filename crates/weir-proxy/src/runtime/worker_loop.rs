@@ -67,6 +67,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     mailbox.shut();
     worker.current().flush_logs();
     worker.idle.end();
+    worker.http2.end();
     // These tasks wait for notifications that no longer concern this worker.
     attending.abort();
     waking.abort();
@@ -169,6 +170,7 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
         if std::mem::replace(&mut seen, given_up) != given_up {
             // An exchange on another worker needs the descriptors.
             worker.idle.close_half(&worker.current().snapshot.pools);
+            worker.http2.close_all_idle();
         }
         worker.process.memory.look();
         for resident in worker.sessions.shrink_old(now - SHRINK_AFTER) {

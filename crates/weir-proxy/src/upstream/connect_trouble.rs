@@ -44,6 +44,20 @@ impl ConnectFailure {
         if is_own_shortage(&error, address) { Self::Shortage(error) } else { Self::Socket(error) }
     }
 
+    /// The same failure, for another exchange that waited for the same connection.
+    pub(crate) fn same(&self) -> Self {
+        let same = |error: &io::Error| match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        match self {
+            Self::Socket(error) => Self::Socket(same(error)),
+            Self::Shortage(error) => Self::Shortage(same(error)),
+            Self::Tls(error) => Self::Tls(same(error)),
+            Self::Timeout(time) => Self::Timeout(*time),
+        }
+    }
+
     /// The failure of a connection that has no place under the cap on both sides.
     pub(crate) fn at_cap() -> Self {
         let words = "`worker_connections` allows no further connection";

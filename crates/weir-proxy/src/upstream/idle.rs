@@ -16,7 +16,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use weir_config::model::ReuseLevel;
 use weir_wire::KeepAliveLimits;
 
@@ -25,8 +25,10 @@ use crate::limits::{KEEP_ALIVE_MARGIN, KEPT_FOR_CLIENT, PARK_AFTER, PEEK_AFTER};
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
 use crate::time::instant::Instant;
+use crate::upstream::http2::stream::EndpointStream;
 use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::{Parked, SharedIdle};
+use crate::upstream::upstream_stream::UpstreamStream;
 use crate::upstream::{EndpointRef, UpstreamEndpoint, UpstreamPool};
 
 /// The number of a client connection on its worker, from its beginning to its end.
@@ -119,13 +121,14 @@ pub(crate) struct History {
 
 /// A connection to an endpoint, with its history.
 pub(crate) struct UpstreamConnection<S: Socket> {
-    pub(crate) transport: Transport<S>,
+    pub(crate) transport: UpstreamStream<S>,
     history: History,
     /// Set if the connection was idle when the running exchange took it.
     pub(crate) reused: bool,
     /// Set if a part of the running exchange's request is not written yet.
     pub(crate) sends: bool,
-    counted: CountedConnection,
+    /// `None` for a stream of HTTP/2: its connection is counted.
+    counted: Option<CountedConnection>,
     /// Its place among those that are kept for its client, while it is idle.
     kept: Option<KeptPlace>,
 }
@@ -191,11 +194,21 @@ impl<S: Socket> UpstreamConnection<S> {
         let (idle_since, idle_until) = (now, now);
         let history =
             History { opened: now, owner: None, idle_since, idle_until, requests: 1, name };
+        let (transport, counted) = (UpstreamStream::Own(transport), Some(counted));
         Self { transport, history, reused: false, sends: false, counted, kept: None }
     }
 
+    /// A stream of an HTTP/2 connection, which is `reused` if it had other streams before.
+    pub(crate) fn of_stream(stream: Box<EndpointStream>, reused: bool, now: Instant) -> Self {
+        let (idle_since, idle_until) = (now, now);
+        let history =
+            History { opened: now, owner: None, idle_since, idle_until, requests: 1, name: 0 };
+        let transport = UpstreamStream::Shared(stream);
+        Self { transport, history, reused, sends: false, counted: None, kept: None }
+    }
+
     /// The transport and the history of an idle connection that is kept for all clients.
-    fn into_parts(self) -> (Transport<S>, History) {
+    fn into_parts(self) -> (UpstreamStream<S>, History) {
         let idle = ManuallyDrop::new(self);
         debug_assert!(idle.kept.is_none(), "it is kept for all clients");
         // SAFETY: `idle` is neither used again nor dropped, so that what is read has one owner; the
@@ -212,8 +225,8 @@ impl<S: Socket> Drop for UpstreamConnection<S> {
     /// Resets the connection if its request was aborted half-way: after a FIN, the kernel would
     /// keep the unsent bytes for minutes if the endpoint does not read.
     fn drop(&mut self) {
-        if self.sends {
-            self.transport.socket().reset_on_close();
+        if let Some(socket) = self.transport.socket().filter(|_| self.sends) {
+            socket.reset_on_close();
         }
     }
 }
@@ -342,10 +355,11 @@ impl<N: Net> IdleConnections<N> {
                 continue;
             };
             if is_open(context, &mut transport) {
+                let transport = UpstreamStream::Own(transport);
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
                 endpoint.taken_over.fetch_add(1, Ordering::Relaxed);
                 let history = History { requests: history.requests + 1, ..history };
-                let counted = self.count();
+                let counted = Some(self.count());
                 let (reused, sends) = (true, false);
                 return Some(Box::new(UpstreamConnection {
                     transport,
@@ -372,6 +386,10 @@ impl<N: Net> IdleConnections<N> {
         mut connection: Box<UpstreamConnection<N::Stream>>,
         used: LastUse,
     ) {
+        if connection.transport.is_shared() {
+            // Its connection stays open by itself.
+            return;
+        }
         let LastUse { response, owner, now } = used;
         let limits = &pool.keepalive;
         let history = &mut connection.history;
@@ -651,15 +669,13 @@ fn within_limits(pool: &UpstreamPool, history: &History, now: Instant) -> bool {
 /// response would be matched to the wrong request. The system call is made only if the connection
 /// has been idle for [`PEEK_AFTER`]: one that was kept a moment ago has just been read to its end.
 fn is_silent<N: Net>(net: &N, connection: &UpstreamConnection<N::Stream>, now: Instant) -> bool {
-    now < connection.history.idle_since + PEEK_AFTER || net.is_silent(connection.transport.socket())
+    now < connection.history.idle_since + PEEK_AFTER
+        || connection.transport.socket().is_some_and(|socket| net.is_silent(socket))
 }
 
 /// Returns true if an idle connection is still open and has received no unexpected bytes. It costs
 /// no system call while the reactor has reported nothing.
-fn is_open<S: AsyncRead + AsyncWrite + Unpin>(
-    context: &mut Context<'_>,
-    transport: &mut Transport<S>,
-) -> bool {
+fn is_open<R: AsyncRead + Unpin>(context: &mut Context<'_>, transport: &mut R) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
     Pin::new(transport).poll_read(context, &mut buffer).is_pending()

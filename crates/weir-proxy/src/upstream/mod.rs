@@ -5,6 +5,7 @@
 pub mod affinity;
 pub mod connect_trouble;
 pub mod endpoint_number;
+pub(crate) mod http2;
 pub(crate) mod idle;
 pub mod idle_count;
 pub(crate) mod imposed_method;
@@ -14,6 +15,7 @@ pub(crate) mod retry;
 pub(crate) mod rules;
 pub mod shared_idle;
 pub mod source;
+pub(crate) mod upstream_stream;
 
 use std::io;
 use std::net::SocketAddr;
@@ -79,6 +81,8 @@ pub struct UpstreamPool {
     pub proxy_tlvs: Vec<model::ProxyTlv>,
     /// The cookie that keeps clients at their endpoints, if the pool has one.
     pub affinity: Option<Affinity>,
+    /// Set if requests to some of its endpoints may share connections.
+    pub(crate) multiplexes: bool,
     /// The settings of requests whose route has none of its own.
     pub(crate) rules: UpstreamRules,
     /// The limits of the pool as a whole, if it has any.
@@ -120,6 +124,8 @@ pub struct UpstreamEndpoint {
     pub reused: AtomicU64,
     /// Set if its connections are not to be kept after their exchanges.
     pub(crate) retired: AtomicBool,
+    /// The version of HTTP that it is asked in; `Auto` only with TLS.
+    pub http: model::UpstreamHttp,
     /// The number of idle connections over all workers.
     pub idle: IdleCount,
     /// Its name.

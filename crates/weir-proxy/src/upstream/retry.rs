@@ -18,6 +18,8 @@ const LONGEST_BACKOFF: u32 = 10;
 pub(crate) enum Trouble {
     /// The connect was refused.
     Refused,
+    /// The endpoint did nothing for the request, as it said itself (`REFUSED_STREAM`, GOAWAY).
+    Unprocessed,
     /// No response, for this cause.
     Cause(Cause),
     /// A response of this status.
@@ -33,6 +35,7 @@ impl Trouble {
     pub(crate) fn cause(self) -> Cause {
         match self {
             Self::Refused => Cause::ConnectFailed,
+            Self::Unprocessed => Cause::UpstreamReset,
             Self::Cause(cause) => cause,
             Self::Status(_) | Self::Grpc(_) => Cause::NoEndpoint,
         }
@@ -41,20 +44,27 @@ impl Trouble {
     /// The failure as it is recorded.
     pub(crate) fn setback(self) -> Setback {
         match self {
-            Self::Refused | Self::Cause(_) => Setback::Cause(self.cause()),
+            Self::Refused | Self::Unprocessed | Self::Cause(_) => Setback::Cause(self.cause()),
             Self::Status(status) => Setback::Status(status),
             Self::Grpc(status) => Setback::Grpc(status),
         }
     }
 
+    /// Returns true if the endpoint did nothing for the request.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form of a filter")]
+    pub(crate) fn is_unprocessed(&self) -> bool {
+        *self == Self::Unprocessed
+    }
+
     fn is(self, on: RetryOn) -> bool {
         match on {
-            RetryOn::Refused => self == Self::Refused,
+            RetryOn::Refused => matches!(self, Self::Refused | Self::Unprocessed),
+            RetryOn::Connect if self == Self::Unprocessed => true,
             RetryOn::Connect => matches!(
                 self.cause(),
                 Cause::ConnectFailed | Cause::ConnectTimeout | Cause::UpstreamTls
             ),
-            RetryOn::Reset => self == Self::Cause(Cause::UpstreamReset),
+            RetryOn::Reset => self.cause() == Cause::UpstreamReset,
             RetryOn::Timeout => matches!(
                 self,
                 Self::Cause(
@@ -192,6 +202,7 @@ mod tests {
             Trouble::Status(503),
             Trouble::Grpc(GrpcStatus::UNAVAILABLE),
             Trouble::Grpc(GrpcStatus::UNKNOWN),
+            Trouble::Unprocessed,
         ];
         let check = |on: RetryOn, expected: &[usize]| {
             let policy = policy(&[on]);
@@ -199,9 +210,9 @@ mod tests {
             let covered: Vec<usize> = (0..all.len()).filter(|at| covered(&all[*at])).collect();
             assert_eq!(covered, expected, "{on}");
         };
-        check(RetryOn::Connect, &[0, 1, 2, 3]);
-        check(RetryOn::Refused, &[0]);
-        check(RetryOn::Reset, &[4]);
+        check(RetryOn::Connect, &[0, 1, 2, 3, 10]);
+        check(RetryOn::Refused, &[0, 10]);
+        check(RetryOn::Reset, &[4, 10]);
         check(RetryOn::Timeout, &[5, 6]);
         check(RetryOn::Invalid, &[7]);
         check(RetryOn::Status(503), &[9]);

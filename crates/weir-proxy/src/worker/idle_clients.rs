@@ -66,7 +66,8 @@ impl<N: Net> Worker<N> {
             }
         }
         while process.server_connections.take_order() {
-            if !self.idle.close_one(&self.current().snapshot.pools) {
+            let pools = &self.current().snapshot.pools;
+            if !self.idle.close_one(pools) && !self.http2.close_idle() {
                 // Left to another worker that has idle connections to endpoints.
                 process.server_connections.order();
                 break;

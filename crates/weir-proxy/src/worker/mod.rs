@@ -48,6 +48,7 @@ use crate::time::instant::Instant;
 use crate::time::turns::HandshakeTurns;
 use crate::time::work_time::Turn;
 use crate::upstream::connect_trouble::ConnectFailure;
+use crate::upstream::http2::Http2Connections;
 use crate::upstream::idle::{HolderCounters, IdleConnections};
 use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::SharedIdle;
@@ -78,6 +79,8 @@ pub(crate) struct Worker<N: Net> {
     /// The current measures against a shortage of memory.
     pub(crate) pressure: Cell<Pressure>,
     pub(crate) idle: IdleConnections<N>,
+    /// The HTTP/2 connections to endpoints.
+    pub(crate) http2: Rc<Http2Connections<N>>,
     /// The client connections that wait for a request.
     pub(crate) idle_clients: IdleClients,
     /// All client connections.
@@ -128,6 +131,8 @@ impl<N: Net> Worker<N> {
     ) -> Self {
         let snapshot = process.snapshot();
         let of_worker = OfWorker { number, of: process.loads.len() };
+        let holder = process.server_connections.of_worker(number);
+        let http2 = Rc::new(Http2Connections::new(of_worker, holder));
         let counters = HolderCounters::of(&process.server_connections, number);
         let idle = IdleConnections::new(of_worker, net.clone(), shared_idle, counters);
         Self {
@@ -140,6 +145,7 @@ impl<N: Net> Worker<N> {
             idle_clients: IdleClients::default(),
             residents: Rc::new(Residents::new(Instant::now())),
             idle,
+            http2,
             generation: Cell::new(snapshot.generation),
             leaving: RefCell::default(),
             current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers, None))),
@@ -174,6 +180,7 @@ impl<N: Net> Worker<N> {
         self.sessions.run_on(&next);
         *self.current.borrow_mut() = next;
         self.idle.close_retired(&before.snapshot.pools);
+        self.http2.leave_retired();
         before.flush_logs();
     }
 
@@ -244,6 +251,7 @@ impl<N: Net> Worker<N> {
         }
         if failure.is_mended_by_closing() {
             self.idle.close_oldest(&self.current.borrow().snapshot.pools);
+            self.http2.close_idle();
             self.process.idle_given_up.fetch_add(1, Ordering::Relaxed);
         }
         None

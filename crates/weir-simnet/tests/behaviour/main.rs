@@ -1,6 +1,7 @@
 //! The promised behaviour of the data plane, one short scenario each: the real workers, accept
 //! loop, pools and log on the simulated network without faults, in virtual time. A scenario drives
-//! clients and origins by hand, step by step; nothing here shares protocol code with Weir.
+//! clients and origins by hand, step by step; nothing here shares protocol code with Weir, but for
+//! an origin of HTTP/2 (`http2_origin.rs`).
 
 mod accepting;
 mod access_log;
@@ -18,7 +19,9 @@ mod health;
 mod http2;
 mod http2_abuse;
 mod http2_exchanges;
+mod http2_origin;
 mod http2_peer;
+mod http2_servers;
 mod http2_windows;
 mod interim;
 mod internal;

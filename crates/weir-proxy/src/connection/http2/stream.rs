@@ -16,9 +16,9 @@ use h2::{FlowControl, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Response};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::http2::head;
 use crate::connection::http2::windows::StreamUpload;
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
+use crate::http::http2_fields::{trailer_fields, trailer_lines};
 use crate::limits::HTTP2_DATA_BYTES;
 
 /// A stream during its exchange.
@@ -197,7 +197,7 @@ impl Http2Stream {
             None => {
                 let trailers = ready!(self.body.poll_trailers(context));
                 let trailers = trailers.map_err(io::Error::other)?;
-                self.trailers = trailers.as_ref().map(head::trailer_lines).unwrap_or_default();
+                self.trailers = trailers.as_ref().map(trailer_lines).unwrap_or_default();
                 self.progress = RequestProgress::Ended;
                 Poll::Ready(Ok(()))
             }
@@ -284,8 +284,7 @@ impl BodySink for Http2Stream {
         if self.is_tunnel {
             return Pin::new(self).poll_flush(context);
         }
-        let fields =
-            if trailers.is_empty() { HeaderMap::new() } else { head::trailer_fields(trailers) };
+        let fields = if trailers.is_empty() { HeaderMap::new() } else { trailer_fields(trailers) };
         self.poll_finish(context, fields)
     }
 

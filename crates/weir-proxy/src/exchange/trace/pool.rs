@@ -2,7 +2,7 @@
 //! and none is busy, and the head that the endpoint would get.
 
 use weir_balance::{Arrival, Availability, ChosenBy, Rejection, Request, Tried, hash_key};
-use weir_config::model::Protocol;
+use weir_config::model::{Protocol, UpstreamHttp};
 use weir_stats::{Entry, Escape};
 use weir_wire::Framing;
 
@@ -177,6 +177,8 @@ impl<'a> Tracer<'a> {
                 upgrade: Some(&route.protocols)
                     .filter(|protocols| protocols.are_offered(self.head, self.bytes))
                     .filter(|_| !self.internal.drops_body()),
+                takes_trailers: one.is_some_and(|endpoint| endpoint.http == UpstreamHttp::Http2)
+                    && self.head.takes_trailers(self.bytes),
                 counts_hops: self.listener.limits.hops.is_some(),
             };
             head_writer::write_request_head(&head, &mut out);

@@ -69,6 +69,7 @@ impl Setting {
             sticky_cookie: self.sticky_cookie,
             framing: self.framing,
             upgrade: self.upgrade.as_ref(),
+            takes_trailers: false,
             counts_hops: self.counts_hops,
         };
         write_request_head(&input, &mut out);

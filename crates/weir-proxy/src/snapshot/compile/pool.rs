@@ -12,7 +12,7 @@ use weir_balance::{
     Settings, StallSettings, hash_key,
 };
 use weir_config::model::names::service_domain;
-use weir_config::model::{self, EndpointAddress, SrvName};
+use weir_config::model::{self, EndpointAddress, SrvName, UpstreamHttp};
 
 use super::Compiler;
 use crate::http::local_reply::Page;
@@ -86,8 +86,7 @@ impl Compiler<'_> {
         files.extend(self.reader.take());
         let members = pool.endpoints.iter().zip(&endpoints);
         let members = members.map(|(model, endpoint)| member(pool, model, endpoint)).collect();
-        let orders: Vec<AdminState> =
-            pool.endpoints.iter().map(|endpoint| endpoint.order).collect();
+        let orders: Vec<_> = pool.endpoints.iter().map(|endpoint| endpoint.order).collect();
         // When a removed pool is configured again, `before` may be an old version of it whose
         // exchanges wait in a later balancer. The new pool succeeds that one.
         let latest = before.map(|before| before.balancer.latest());
@@ -99,6 +98,7 @@ impl Compiler<'_> {
             name: pool.name.as_str().into(),
             balancer,
             key: pool.policy.hash().map(PoolKey::of_policy),
+            multiplexes: endpoints.iter().any(|one| one.http != UpstreamHttp::Http1),
             endpoints,
             keepalive: keepalive(pool),
             send_proxy: pool.send_proxy,
@@ -150,10 +150,16 @@ impl Compiler<'_> {
         let tls = pool.tls.as_ref();
         let server_name = tls.map(|tls| verified_name(endpoint, tls, &host)).transpose()?;
         let source = pool.source_of(endpoint);
+        let http = match pool.http_of(endpoint) {
+            // Without TLS there is no choice.
+            UpstreamHttp::Auto if tls.is_none() => UpstreamHttp::Http1,
+            http => http,
+        };
         let as_before = |known: &&Arc<UpstreamEndpoint>| {
             same == ConnectionStart::Same
                 && known.server_name == server_name
                 && known.source == source
+                && known.http == http
         };
         if let Some(known) = known.filter(as_before) {
             return Ok(Arc::clone(known));
@@ -176,6 +182,7 @@ impl Compiler<'_> {
             address_text: text.into(),
             server_name,
             source,
+            http,
             idle: IdleCount::default(),
             opened: count(|known| &known.opened),
             reused: count(|known| &known.reused),

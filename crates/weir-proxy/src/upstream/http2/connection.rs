@@ -1,0 +1,377 @@
+//! One HTTP/2 connection to an endpoint: the state that its streams share, and the task that moves
+//! its frames, notices that it is dead and ends it.
+//!
+//! ```text
+//!  SETTINGS ─▶ Open ──GOAWAY, age, requests, idle, endpoint removed──▶ Leaving ──no streams──▶ closed
+//!               │          no stream begins any more                                            ▲
+//!               └───────────── end of the connection, PING not answered ────────────────────────┘
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use h2::{Ping, PingPong};
+use http::uri::Scheme;
+use weir_config::model::Keepalive;
+
+use crate::limiting::server_connections::{CountedConnection, HolderCount};
+use crate::limits::{
+    HTTP2_ENDPOINT_STREAMS, HTTP2_LAST_WORDS, HTTP2_PING_AFTER, HTTP2_PING_AGAIN,
+    HTTP2_PING_PATIENCE,
+};
+use crate::net::Net;
+use crate::time::deadline_timer::DeadlineTimer;
+use crate::time::instant::Instant;
+use crate::upstream::UpstreamEndpoint;
+use crate::upstream::http2::watched_io::{IoWatch, WatchedIo};
+use crate::upstream::idle_count::OfWorker;
+
+/// The state that a connection and its streams share.
+pub(crate) struct SharedConnection {
+    /// `None` once no stream may begin any more.
+    sender: RefCell<Option<SendRequest<Bytes>>>,
+    /// The most streams at once.
+    limit: Cell<usize>,
+    /// The streams of which an exchange has a place.
+    streams: Cell<usize>,
+    /// The number of streams so far.
+    begun: Cell<u64>,
+    /// The number of the name that its TLS asked for; 0 for the endpoint's own.
+    pub(super) name: u64,
+    scheme: Scheme,
+    opened: Instant,
+    /// The time at which the latest stream ended while no other was open, or the first began.
+    changed: Cell<Instant>,
+    limits: Cell<ConnectionLimits>,
+    /// Set while it is counted among the endpoint's idle connections.
+    is_counted_idle: Cell<bool>,
+    pub(super) endpoint: Arc<UpstreamEndpoint>,
+    worker: OfWorker,
+    holder: Arc<HolderCount>,
+    /// The task that moves its frames.
+    driver: RefCell<Option<Waker>>,
+}
+
+/// The parts of a new connection's shared state.
+pub(super) struct ConnectionParts {
+    pub(super) sender: SendRequest<Bytes>,
+    /// The most streams at once that the endpoint permits.
+    pub(super) permitted: usize,
+    pub(super) name: u64,
+    pub(super) scheme: Scheme,
+    pub(super) limits: ConnectionLimits,
+    pub(super) endpoint: Arc<UpstreamEndpoint>,
+    pub(super) worker: OfWorker,
+    pub(super) holder: Arc<HolderCount>,
+}
+
+/// The limits of `keepalive`, as of the latest use.
+#[derive(Clone, Copy)]
+pub(super) struct ConnectionLimits {
+    timeout: Duration,
+    max_age: Duration,
+    max_requests: u64,
+    idle: u32,
+}
+
+impl From<&Keepalive> for ConnectionLimits {
+    fn from(keepalive: &Keepalive) -> Self {
+        let Keepalive { timeout, max_age, max_requests, idle, .. } = *keepalive;
+        Self { timeout, max_age, max_requests, idle }
+    }
+}
+
+impl SharedConnection {
+    pub(super) fn new(parts: ConnectionParts, now: Instant) -> Rc<Self> {
+        let ConnectionParts { sender, permitted, name, scheme, limits, endpoint, worker, holder } =
+            parts;
+        Rc::new(Self {
+            sender: RefCell::new(Some(sender)),
+            limit: Cell::new(permitted.min(HTTP2_ENDPOINT_STREAMS)),
+            streams: Cell::new(0),
+            begun: Cell::new(0),
+            name,
+            scheme,
+            opened: now,
+            changed: Cell::new(now),
+            limits: Cell::new(limits),
+            is_counted_idle: Cell::new(false),
+            endpoint,
+            worker,
+            holder,
+            driver: RefCell::default(),
+        })
+    }
+
+    /// Takes the place of a stream, if there is one.
+    pub(super) fn take(
+        self: &Rc<Self>,
+        limits: ConnectionLimits,
+        now: Instant,
+    ) -> Option<SharedPlace> {
+        self.limits.set(limits);
+        let streams = self.streams.get();
+        if !self.is_open() || streams >= self.limit.get() {
+            return None;
+        }
+        let is_over =
+            self.begun.get() >= limits.max_requests || now >= self.opened + limits.max_age;
+        if is_over || !self.takes_streams() {
+            self.leave();
+            return None;
+        }
+        if streams == 0 {
+            self.changed.set(now);
+            self.uncount_idle();
+        }
+        self.streams.set(streams + 1);
+        self.begun.set(self.begun.get() + 1);
+        Some(SharedPlace(Rc::clone(self)))
+    }
+
+    /// Returns true if streams may begin.
+    pub(super) fn is_open(&self) -> bool {
+        self.sender.borrow().is_some()
+    }
+
+    /// Returns true if the endpoint takes streams: it has sent no GOAWAY.
+    fn takes_streams(&self) -> bool {
+        // It waits only for a stream that was begun by itself, and streams begin by copies of it.
+        let context = &mut Context::from_waker(Waker::noop());
+        let mut sender = self.sender.borrow_mut();
+        sender
+            .as_mut()
+            .is_some_and(|sender| matches!(sender.poll_ready(context), Poll::Ready(Ok(()))))
+    }
+
+    /// The most streams at once.
+    pub(super) fn limit(&self) -> usize {
+        self.limit.get()
+    }
+
+    /// Returns true if it is idle, and since when.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        (self.is_open() && self.streams.get() == 0).then(|| self.changed.get())
+    }
+
+    /// Lets no stream begin any more; the connection ends with its last one.
+    pub(super) fn leave(&self) {
+        self.uncount_idle();
+        let sender = self.sender.take();
+        if sender.is_some() {
+            drop(sender);
+            self.driver.borrow().iter().for_each(Waker::wake_by_ref);
+        }
+    }
+
+    /// Counts it among the endpoint's idle connections; without a place there it ends.
+    pub(super) fn count_idle(&self) {
+        if !self.is_open() || self.is_counted_idle.get() {
+            return;
+        }
+        let limits = self.limits.get();
+        if self.endpoint.is_retired() || !self.endpoint.idle.add_below(self.worker, limits.idle) {
+            return self.leave();
+        }
+        self.holder.add_idle();
+        self.is_counted_idle.set(true);
+    }
+
+    fn uncount_idle(&self) {
+        if self.is_counted_idle.replace(false) {
+            self.endpoint.idle.remove(self.worker, 1);
+            self.holder.remove_idle(1);
+        }
+    }
+}
+
+impl Drop for SharedConnection {
+    fn drop(&mut self) {
+        self.uncount_idle();
+    }
+}
+
+/// The place of a stream on its connection, from before it begins to its end.
+pub(crate) struct SharedPlace(Rc<SharedConnection>);
+
+impl SharedPlace {
+    /// The sender of a new stream; `None` if the connection ends.
+    pub(super) fn sender(&self) -> Option<SendRequest<Bytes>> {
+        self.0.sender.borrow().clone()
+    }
+
+    pub(super) fn scheme(&self) -> &Scheme {
+        &self.0.scheme
+    }
+
+    /// Returns true if its connection had streams before.
+    pub(super) fn is_reused(&self) -> bool {
+        self.0.begun.get() > 1
+    }
+}
+
+impl Drop for SharedPlace {
+    fn drop(&mut self) {
+        let left = self.0.streams.get().saturating_sub(1);
+        self.0.streams.set(left);
+        if left == 0 {
+            self.0.changed.set(Instant::now());
+            self.0.count_idle();
+        }
+    }
+}
+
+/// The task of a connection.
+pub(super) struct Driver<N: Net> {
+    http2: h2::client::Connection<WatchedIo<N::Stream>, Bytes>,
+    shared: Rc<SharedConnection>,
+    watch: Rc<IoWatch>,
+    pings: Option<PingPong>,
+    probe: PingProbe,
+    timer: DeadlineTimer,
+    /// Since when it has had no streams and lets none begin.
+    left_since: Option<Instant>,
+    _counted: CountedConnection,
+}
+
+/// The search for a dead connection. PINGs of one silence are rare, because servers of gRPC end
+/// connections whose clients send more than a few without need.
+#[derive(Clone, Copy)]
+enum PingProbe {
+    Quiet,
+    /// A PING was sent at this time.
+    Sent(Instant),
+    /// It was answered at this time, when so many bytes had been received.
+    Answered(Instant, u64),
+}
+
+/// What a connection's task does next.
+enum DriverStep {
+    /// There are frames to send.
+    Again,
+    /// The connection is broken, or has ended.
+    End,
+    /// It waits until this time at the latest.
+    WaitUntil(Instant),
+}
+
+impl<N: Net> Driver<N> {
+    pub(super) fn new(
+        mut http2: h2::client::Connection<WatchedIo<N::Stream>, Bytes>,
+        shared: Rc<SharedConnection>,
+        watch: Rc<IoWatch>,
+        counted: CountedConnection,
+    ) -> Self {
+        let pings = http2.ping_pong();
+        let (probe, timer) = (PingProbe::Quiet, DeadlineTimer::default());
+        Self { http2, shared, watch, pings, probe, timer, left_since: None, _counted: counted }
+    }
+
+    /// Ready once the connection has ended.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.note_waker(context);
+        self.watch.begin_turn(Instant::now());
+        loop {
+            let ended = Pin::new(&mut self.http2).poll(context).is_ready();
+            let limit = self.http2.max_concurrent_send_streams();
+            self.shared.limit.set(limit.min(HTTP2_ENDPOINT_STREAMS));
+            if ended {
+                self.shared.leave();
+                return Poll::Ready(());
+            }
+            match self.decide(context, Instant::now()) {
+                DriverStep::Again => {}
+                DriverStep::End => {
+                    self.shared.leave();
+                    return Poll::Ready(());
+                }
+                DriverStep::WaitUntil(deadline) => {
+                    if self.timer.poll(context, deadline).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_waker(&self, context: &Context<'_>) {
+        let mut driver = self.shared.driver.borrow_mut();
+        match &mut *driver {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => *driver = Some(context.waker().clone()),
+        }
+    }
+
+    fn decide(&mut self, context: &mut Context<'_>, now: Instant) -> DriverStep {
+        let shared = Rc::clone(&self.shared);
+        let limits = shared.limits.get();
+        if shared.is_open() {
+            let until = shared.changed.get() + limits.timeout;
+            let is_idle = shared.streams.get() == 0;
+            let is_over = is_idle && (now >= until || shared.endpoint.is_retired());
+            if is_over || !shared.takes_streams() {
+                shared.leave();
+                return DriverStep::Again;
+            }
+            // The end of a stream does not wake this task.
+            let look = if is_idle { until } else { now + limits.timeout };
+            return self.probe(context, now, look);
+        }
+        if shared.streams.get() == 0 {
+            let end = *self.left_since.get_or_insert(now) + HTTP2_LAST_WORDS;
+            return if now >= end { DriverStep::End } else { DriverStep::WaitUntil(end) };
+        }
+        self.probe(context, now, now + HTTP2_PING_AFTER)
+    }
+
+    /// Sends a PING if streams are open and nothing was received for long.
+    fn probe(&mut self, context: &mut Context<'_>, now: Instant, look: Instant) -> DriverStep {
+        let (received, bytes) = (self.watch.received_at(), self.watch.received());
+        if let PingProbe::Answered(_, then) = self.probe
+            && then != bytes
+        {
+            self.probe = PingProbe::Quiet;
+        }
+        if let PingProbe::Sent(at) = self.probe {
+            let pong = self.pings.as_mut().map(|pings| pings.poll_pong(context));
+            match pong {
+                Some(Poll::Pending) => {
+                    let due = at.max(received) + HTTP2_PING_PATIENCE;
+                    let is_dead = now >= due;
+                    return if is_dead {
+                        DriverStep::End
+                    } else {
+                        DriverStep::WaitUntil(due.min(look))
+                    };
+                }
+                Some(Poll::Ready(Ok(_))) => self.probe = PingProbe::Answered(now, bytes),
+                Some(Poll::Ready(Err(_))) | None => self.probe = PingProbe::Quiet,
+            }
+        }
+        if self.shared.streams.get() == 0 {
+            return DriverStep::WaitUntil(look);
+        }
+        let due = match self.probe {
+            PingProbe::Answered(at, _) => at + HTTP2_PING_AGAIN,
+            _ => received.max(self.shared.changed.get()) + HTTP2_PING_AFTER,
+        };
+        if now < due {
+            return DriverStep::WaitUntil(due.min(look));
+        }
+        let sent = self.pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
+        match sent {
+            Some(Ok(())) => {
+                self.probe = PingProbe::Sent(now);
+                DriverStep::Again
+            }
+            // One is on its way already.
+            _ => DriverStep::WaitUntil(look.max(now + HTTP2_PING_PATIENCE)),
+        }
+    }
+}
