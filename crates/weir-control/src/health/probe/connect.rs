@@ -51,6 +51,21 @@ pub(super) async fn connect(
     tls: Option<&ProbeTls>,
     heard: &mut Heard,
 ) -> Result<ProbeStream, ProbeFailure> {
+    Ok(negotiate(start, tls, heard).await?.stream)
+}
+
+/// A connection, and the protocol that its TLS handshake negotiated (ALPN).
+pub(super) struct Negotiated {
+    pub(super) stream: ProbeStream,
+    pub(super) protocol: Option<Vec<u8>>,
+}
+
+/// Does the same as [`connect`], and tells the protocol.
+pub(super) async fn negotiate(
+    start: ProbeStart<'_>,
+    tls: Option<&ProbeTls>,
+    heard: &mut Heard,
+) -> Result<Negotiated, ProbeFailure> {
     let address = start.address;
     let mut stream = open(start).await.map_err(|error| {
         let failure = heard.broken(&error);
@@ -63,11 +78,14 @@ pub(super) async fn connect(
         let sent = proxy_header::send(header, &mut stream).await;
         sent.map_err(|error| heard.broken(&error))?;
     }
-    let Some(ProbeTls { config, name }) = tls else { return Ok(stream) };
+    let Some(ProbeTls { config, name }) = tls else {
+        return Ok(Negotiated { stream, protocol: None });
+    };
     heard.phase = ReplyPhase::Handshake;
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);
     let stream = handshake.await.map_err(|error| heard.broken(&error))?;
-    Ok(Box::new(stream))
+    let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+    Ok(Negotiated { stream: Box::new(stream), protocol })
 }
 
 async fn open(start: ProbeStart<'_>) -> io::Result<ProbeStream> {

@@ -4,6 +4,7 @@
 
 mod connect;
 mod http;
+mod http2;
 mod reply;
 mod steps;
 mod tcp;
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::uri::Scheme;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -22,7 +24,7 @@ use weir_balance::{
 };
 use weir_config::model::{
     Check, Config, Endpoint, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, SendProxy,
-    Statuses,
+    Statuses, UpstreamHttp,
 };
 use weir_config::units;
 use weir_proxy::net::PeerAddress;
@@ -30,7 +32,7 @@ use weir_proxy::process::Process;
 use weir_proxy::tls::ClientTls;
 use weir_proxy::upstream::UpstreamPool;
 
-use self::connect::{ProbeStart, ProbeTls, connect};
+use self::connect::{Negotiated, ProbeStart, ProbeTls, connect, negotiate};
 use self::http::HttpQuestion;
 use self::reply::{Blame, Heard, ProbeFailure};
 use self::steps::Conversation;
@@ -62,6 +64,7 @@ struct Asks {
     tls: Option<(String, usize)>,
     send_proxy: Option<SendProxy>,
     source: Option<SocketAddr>,
+    http: UpstreamHttp,
 }
 
 impl Drop for Probing {
@@ -110,6 +113,7 @@ impl Probes {
                         .map(|tls| (format!("{:?}", tls.name), Arc::as_ptr(pool) as usize)),
                     send_proxy: settings.send_proxy,
                     source: settings.source_of(own),
+                    http: settings.http_of(own),
                 });
                 let target = settings.check.as_ref();
                 let target = target.and_then(|check| ProbeTarget::new(check, settings, own, tls));
@@ -181,6 +185,36 @@ struct HttpStep {
     question: HttpQuestion,
     port: Option<u16>,
     tls: Option<ProbeTls>,
+    /// The version of HTTP: that of the endpoint's traffic at the same address, else HTTP/1.
+    http: UpstreamHttp,
+}
+
+impl HttpStep {
+    /// Makes the request.
+    async fn ask(&self, start: ProbeStart<'_>, heard: &mut Heard) -> Result<(), ProbeFailure> {
+        let Negotiated { mut stream, protocol } =
+            negotiate(start, self.tls.as_ref(), heard).await?;
+        let is_http2 = match (&self.tls, self.http) {
+            (None, UpstreamHttp::Http2) => true,
+            _ => protocol.as_deref() == Some(http2::H2),
+        };
+        if is_http2 {
+            let scheme = if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
+            return Box::pin(http2::ask(&self.question, stream, &scheme, heard)).await;
+        }
+        self.question.ask(&mut stream, heard).await
+    }
+}
+
+/// The TLS parameters of a probe in this version of HTTP.
+fn offering(tls: ProbeTls, version: UpstreamHttp) -> ProbeTls {
+    let mut config = (*tls.config).clone();
+    match version {
+        UpstreamHttp::Http1 => return tls,
+        UpstreamHttp::Http2 => config.alpn_protocols = vec![http2::H2.to_vec()],
+        UpstreamHttp::Auto => config.alpn_protocols.insert(0, http2::H2.to_vec()),
+    }
+    ProbeTls { config: Arc::new(config), ..tls }
 }
 
 /// The exchange that follows the connection.
@@ -211,10 +245,16 @@ impl ProbeTarget {
         };
         let request = |probe: &HttpProbe| {
             let encrypted = probe.tls.unwrap_or(settings.tls.is_some());
+            // Other ports are often those of a server for probes alone.
+            let is_own = matches!(place, ProbePlace::Own(None))
+                && probe.port.is_none()
+                && encrypted == settings.tls.is_some();
+            let http = if is_own { settings.http_of(own) } else { UpstreamHttp::Http1 };
             HttpStep {
                 question: HttpQuestion::new(probe, &host(own, encrypted)),
                 port: probe.port,
-                tls: tls.clone().filter(|_| encrypted),
+                tls: tls.clone().filter(|_| encrypted).map(|tls| offering(tls, http)),
+                http,
             }
         };
         let question = match &check.probe {
@@ -303,11 +343,10 @@ impl ProbeTarget {
         let asked = timeout(self.timeout, async {
             match &self.question {
                 ProbeQuestion::Http(requests) => {
-                    for (number, HttpStep { question, port, tls }) in requests.iter().enumerate() {
+                    for (number, step) in requests.iter().enumerate() {
                         heard.begin_step(number, requests.len());
-                        let start = ProbeStart { address: &at_port(address, *port), ..start };
-                        let mut stream = connect(start, tls.as_ref(), &mut heard).await?;
-                        question.ask(&mut stream, &mut heard).await?;
+                        let start = ProbeStart { address: &at_port(address, step.port), ..start };
+                        step.ask(start, &mut heard).await?;
                     }
                     Ok(())
                 }

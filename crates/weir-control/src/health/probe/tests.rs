@@ -65,6 +65,50 @@ async fn check(line: &str, manner: Manner, expected: &str) {
 const OK: &str = "HTTP/1.1 200 OK\r\nX-Ready: yes\r\nContent-Length: 9\r\n\r\nall fine\n";
 const SORRY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 11\r\n\r\nno database";
 
+/// Probes a server of HTTP/2 that answers with this status and body.
+async fn ask_http2(check: &str, status: u16, body: &'static str) -> Result<(), ProbeFailure> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let stream = listener.accept().await.unwrap().0;
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+        let response = ::http::Response::builder().status(status).header("x-ready", "yes");
+        let mut sender = respond.send_response(response.body(()).unwrap(), false).unwrap();
+        sender.send_data(bytes::Bytes::from_static(body.as_bytes()), true).unwrap();
+        while connection.accept().await.is_some() {}
+        request
+    });
+    let target = target_of(&format!("http_version 2; check {check}"), address);
+    let answer = target.ask(&PeerAddress::Socket(address)).await;
+    drop(target);
+    let request = server.await.unwrap();
+    assert_eq!((request.uri().path(), request.headers().get("connection")), ("/up", None));
+    assert_eq!(request.uri().authority().unwrap().as_str(), address.to_string());
+    answer
+}
+
+#[tokio::test]
+async fn a_server_of_http2_is_asked_in_http2() {
+    assert_eq!(ask_http2("http /up body=fine header=X-Ready=yes", 200, "all fine").await, Ok(()));
+    let failure = ask_http2("http /up", 503, "no database").await.unwrap_err();
+    assert_eq!(
+        (failure.status, failure.reason.as_str()),
+        (Some(503), "status 503, expected 200-399")
+    );
+    assert!(failure.excerpt.contains("no database"), "{}", failure.excerpt);
+    let failure = ask_http2("http /up body=fine", 200, "lost").await.unwrap_err();
+    assert_eq!(failure.reason, "the body does not contain `fine`");
+    // A server of HTTP/1 alone.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let manner = Manner::Says("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    tokio::spawn(async move { serve(listener.accept().await.unwrap().0, manner).await });
+    let target = target_of("http_version 2; check http /up", address);
+    let failure = target.ask(&PeerAddress::Socket(address)).await.unwrap_err();
+    assert!(failure.reason.starts_with("HTTP/2: "), "{}", failure.reason);
+}
+
 #[tokio::test]
 async fn the_status_decides() {
     check("http /up", Manner::Says(OK), "").await;
