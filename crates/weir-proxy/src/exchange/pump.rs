@@ -240,7 +240,11 @@ impl Pump {
 
     /// The trailers that a sink gets which frames bodies itself, once the body has ended.
     pub(crate) fn sink_trailers(&self) -> &[u8] {
-        if self.encoder == Encoder::Sink { &self.tail } else { &[] }
+        match &self.ended {
+            Some(trailers) => trailers,
+            None if self.encoder == Encoder::Sink => &self.tail,
+            None => &[],
+        }
     }
 
     /// Frames the body in another way; nothing may have been sent yet.
@@ -495,7 +499,8 @@ impl Pump {
     pub(crate) fn has_room(&self) -> bool {
         let has_space =
             self.raw.capacity() == 0 || self.raw.len() < self.raw.capacity() && self.readable() > 0;
-        has_space && self.ended.is_none()
+        // After the end of the body nothing of it is read any more.
+        has_space && self.ended.is_none() && !matches!(self.decoder, Decoder::Done)
     }
 
     /// Appends the decoded bytes to `body` instead of sending them.

@@ -63,20 +63,18 @@ pub(crate) fn trailer_fields(text: &[u8]) -> HeaderMap {
     fields
 }
 
-/// The lines of trailers, without those that may be no trailers, and without all if one is malformed
-/// or they are too long.
-pub(crate) fn trailer_lines(fields: &HeaderMap) -> Vec<u8> {
+/// The lines of trailers, without those that may be no trailers; `None` if one is malformed or they
+/// are too long.
+pub(crate) fn trailer_lines(fields: &HeaderMap) -> Option<Vec<u8>> {
     let mut text = b"0\r\n".to_vec();
     for (name, value) in fields {
-        if write_line(name.as_str().as_bytes(), value.as_bytes(), &mut text).is_err() {
-            return Vec::new();
-        }
+        write_line(name.as_str().as_bytes(), value.as_bytes(), &mut text).ok()?;
     }
     text.extend_from_slice(b"\r\n");
     let mut decoder = ChunkedDecoder::new();
     match decoder.step(&text) {
-        Ok((_, Step::End)) => decoder.trailers().to_vec(),
-        _ => Vec::new(),
+        Ok((_, Step::End)) => Some(decoder.trailers().to_vec()),
+        _ => None,
     }
 }
 
@@ -92,11 +90,11 @@ mod tests {
         fields.append("x-sum", HeaderValue::from_static("5"));
         fields.append("content-length", HeaderValue::from_static("7"));
         fields.append("host", HeaderValue::from_static("other"));
-        assert_eq!(trailer_lines(&fields), b"x-sum: 5\r\n");
+        assert_eq!(trailer_lines(&fields).as_deref(), Some(&b"x-sum: 5\r\n"[..]));
         fields.append("x-blank", HeaderValue::from_static(" 1"));
-        assert_eq!(trailer_lines(&fields), b"");
+        assert_eq!(trailer_lines(&fields), None);
         fields = HeaderMap::new();
         fields.append("x-long", HeaderValue::from_str(&"v".repeat(1 << 20)).unwrap());
-        assert_eq!(trailer_lines(&fields), b"");
+        assert_eq!(trailer_lines(&fields), None);
     }
 }

@@ -210,9 +210,9 @@ mod tests {
             let covered: Vec<usize> = (0..all.len()).filter(|at| covered(&all[*at])).collect();
             assert_eq!(covered, expected, "{on}");
         };
-        check(RetryOn::Connect, &[0, 1, 2, 3, 10]);
-        check(RetryOn::Refused, &[0, 10]);
-        check(RetryOn::Reset, &[4, 10]);
+        check(RetryOn::Connect, &[0, 1, 2, 3, 12]);
+        check(RetryOn::Refused, &[0, 12]);
+        check(RetryOn::Reset, &[4, 12]);
         check(RetryOn::Timeout, &[5, 6]);
         check(RetryOn::Invalid, &[7]);
         check(RetryOn::Status(503), &[9]);

@@ -197,7 +197,7 @@ impl Http2Stream {
             None => {
                 let trailers = ready!(self.body.poll_trailers(context));
                 let trailers = trailers.map_err(io::Error::other)?;
-                self.trailers = trailers.as_ref().map(trailer_lines).unwrap_or_default();
+                self.trailers = trailers.as_ref().and_then(trailer_lines).unwrap_or_default();
                 self.progress = RequestProgress::Ended;
                 Poll::Ready(Ok(()))
             }

@@ -314,7 +314,8 @@ impl<N: Net> Driver<N> {
         if shared.is_open() {
             let until = shared.changed.get() + limits.timeout;
             let is_idle = shared.streams.get() == 0;
-            let is_over = is_idle && (now >= until || shared.endpoint.is_retired());
+            let is_retired = shared.endpoint.is_retired() && shared.begun.get() > 0;
+            let is_over = is_idle && (now >= until || is_retired);
             if is_over || !shared.takes_streams() {
                 shared.leave();
                 return DriverStep::Again;

@@ -148,8 +148,8 @@ impl<N: Net> Http2Connections<N> {
     /// Adds a connection that was opened.
     fn add(&self, connection: &Rc<SharedConnection>) {
         if connection.endpoint.is_retired() {
-            // Its number may be that of another endpoint.
-            return connection.leave();
+            // Those that wait for it have its streams.
+            return;
         }
         self.with(&connection.endpoint, |own| {
             own.expected = connection.limit();

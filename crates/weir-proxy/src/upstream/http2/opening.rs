@@ -251,6 +251,7 @@ fn settings() -> h2::client::Builder {
         .initial_connection_window_size(HTTP2_UPSTREAM_WINDOW * HTTP2_ENDPOINT_STREAMS as u32)
         .max_header_list_size(head_bytes as u32)
         .max_send_buffer_size(HTTP2_SEND_BUFFER)
+        .data_frame_budget(HTTP2_UPSTREAM_WINDOW as usize * HTTP2_ENDPOINT_STREAMS)
         .max_local_error_reset_streams(Some(HTTP2_ENDPOINT_RESETS))
         .max_concurrent_reset_streams(HTTP2_RESETS_REMEMBERED)
         .reset_stream_duration(HTTP2_RESET_MEMORY);

@@ -84,7 +84,7 @@ impl StreamLoss {
             && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM));
         if is_refused {
             Self::Unprocessed
-        } else if error.is_library() {
+        } else if error.is_library() && !error.is_go_away() {
             Self::Malformed
         } else if error.is_reset() {
             Self::Reset
@@ -266,7 +266,11 @@ impl EndpointStream {
                     self.data = data.map_err(failed)?;
                 } else {
                     let trailers = ready!(body.poll_trailers(context)).map_err(failed)?;
-                    self.trailers = trailers.as_ref().map(trailer_lines).unwrap_or_default();
+                    // A response without its trailers is not whole.
+                    let lines = trailers
+                        .as_ref()
+                        .map(|fields| trailer_lines(fields).ok_or(StreamLoss::Malformed));
+                    self.trailers = lines.transpose()?.unwrap_or_default();
                     self.receiver = ResponseReceiver::Ended;
                 }
                 Poll::Ready(Ok(()))
