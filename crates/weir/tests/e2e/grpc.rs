@@ -1,0 +1,200 @@
+//! gRPC between real programs: a client and servers of Debian's python3-grpcio, and Weir between
+//! them. All four kinds of calls, failures, deadlines, reloads and a server that drains.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::support::needs::not_run;
+use crate::support::programs::Certificate;
+use crate::support::weir::{Weir, weir_command};
+use crate::support::{Directory, eventually};
+
+/// A script of this test in Debian's Python, whose packages have gRPC.
+struct Script {
+    child: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Script {
+    fn start(name: &str, arguments: &[&str]) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/grpc");
+        let mut child = Command::new("/usr/bin/python3")
+            .arg(folder.join(name))
+            .args(arguments)
+            // A proxy of this machine's environment is none for loopback.
+            .env("no_proxy", "*")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, input, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("the script goes on").unwrap()
+    }
+
+    /// Sends a command to the client; returns its outcome.
+    fn ask(&mut self, command: &str) -> String {
+        writeln!(self.input, "{command}").unwrap();
+        self.line()
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a server with this name; returns its address too.
+fn server(name: &str) -> (Script, String) {
+    let mut script = Script::start("server.py", &[name]);
+    let port = script.line();
+    (script, format!("127.0.0.1:{port}"))
+}
+
+fn client(address: SocketAddr) -> Script {
+    Script::start("client.py", &[&address.to_string()])
+}
+
+/// Returns true if the programs are there.
+fn is_there() -> bool {
+    let mut command = Command::new("/usr/bin/python3");
+    let found = command.args(["-c", "import grpc"]).stderr(Stdio::null()).status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        not_run("WEIR_GRPC", "Debian's python3 has no grpc: scripts/packages grpc");
+    }
+    found
+}
+
+/// The text of a configuration with this pool, and a log of calls.
+fn config(directory: &Directory, pool: &str, listener: &str) -> String {
+    let log = directory.text("calls.log");
+    format!(
+        "workers 2;
+         log calls {{ to {log}; format '$grpc_service $grpc_method $grpc_status $endpoint $cause'; }}
+         pool app {{ {pool} }}
+         listen 127.0.0.1:0 {listener} {{ http2 on; log calls; default -> app; }}"
+    )
+}
+
+/// Waits for the line of a call.
+fn expect_logged(directory: &Directory, line: &str) {
+    eventually(line, || {
+        let log = std::fs::read_to_string(directory.text("calls.log")).unwrap_or_default();
+        log.lines().any(|own| own == line).then_some(())
+    });
+}
+
+#[test]
+fn all_four_kinds_of_calls_pass() {
+    if !is_there() {
+        return;
+    }
+    let directory = Directory::new();
+    let (_one, address) = server("one");
+    let pool = format!("server {address} name=one http=2;");
+    let weir = Weir::start(&directory, &config(&directory, &pool, ""));
+    let mut client = client(weir.address());
+    assert_eq!(client.ask("unary hello"), "hello from one");
+    assert_eq!(client.ask("large 3000000"), "3000000");
+    assert_eq!(client.ask("stream 4"), "0 1 2 3");
+    assert_eq!(client.ask("collect a b c"), "a+b+c");
+    // Each message is answered before the next is sent.
+    assert_eq!(client.ask("open"), "opened");
+    assert_eq!(client.ask("say first"), "heard first");
+    assert_eq!(client.ask("say second"), "heard second");
+    assert_eq!(client.ask("close"), "[]");
+    expect_logged(&directory, "weir.test.Echo Unary 0 one complete");
+    expect_logged(&directory, "weir.test.Echo Talk 0 one complete");
+    // The status and the message of a failed call are the server's.
+    assert_eq!(client.ask("fail 5"), "NOT_FOUND one says no");
+    expect_logged(&directory, "weir.test.Echo Fail 5 one complete");
+    assert_eq!(client.ask("other /weir.test.Echo/None"), "UNIMPLEMENTED Method not found!");
+}
+
+#[test]
+fn calls_over_tls_on_both_sides_of_the_listener_pass() {
+    if !is_there() {
+        return;
+    }
+    let directory = Directory::new();
+    let (_one, address) = server("one");
+    let certificate = Certificate::localhost(&directory);
+    let text = config(&directory, &format!("server {address} name=one http=2;"), "tls");
+    let text = text.replace("http2 on;", &format!("{} http2 on;", certificate.directive()));
+    let weir = Weir::start(&directory, &text);
+    let address = format!("localhost:{}", weir.address().port());
+    let authority = certificate.chain.display().to_string();
+    let mut client = Script::start("client.py", &[&address, &authority]);
+    assert_eq!(client.ask("unary hello"), "hello from one");
+    assert_eq!(client.ask("stream 3"), "0 1 2");
+}
+
+#[test]
+fn a_client_reads_failures_of_our_own_and_its_deadline_holds() {
+    if !is_there() {
+        return;
+    }
+    let directory = Directory::new();
+    let (one, address) = server("one");
+    let pool = format!("server {address} name=one http=2; retry off;");
+    let weir = Weir::start(&directory, &config(&directory, &pool, ""));
+    let mut client = client(weir.address());
+    assert_eq!(client.ask("slow 0.3"), "DEADLINE_EXCEEDED Deadline Exceeded");
+    drop(one);
+    assert_eq!(client.ask("unary hello"), "UNAVAILABLE Bad Gateway");
+}
+
+#[test]
+fn a_call_that_a_server_did_not_begin_is_answered_by_another() {
+    if !is_there() {
+        return;
+    }
+    let directory = Directory::new();
+    let ((_one, first), (_two, second)) = (server("one"), server("two"));
+    let pool = format!(
+        "server {first} name=one http=2; server {second} name=two http=2; balance first;
+         retry 1 on=connect,grpc-unavailable budget=off;"
+    );
+    let weir = Weir::start(&directory, &config(&directory, &pool, ""));
+    let mut client = client(weir.address());
+    assert_eq!(client.ask("unary hello"), "hello from one");
+    assert_eq!(client.ask("fail 14"), "UNAVAILABLE two says no");
+    assert_eq!(client.ask("fail 13"), "INTERNAL one says no");
+}
+
+#[test]
+fn calls_go_on_over_reloads_and_when_their_server_drains() {
+    if !is_there() {
+        return;
+    }
+    let directory = Directory::new();
+    let ((_one, first), (_two, second)) = (server("one"), server("two"));
+    let pool = |servers: &str| config(&directory, servers, "");
+    let (first, second) =
+        (format!("server {first} name=one http=2;"), format!("server {second} name=two http=2;"));
+    let file = directory.file("weir.conf", pool(&first));
+    let weir = Weir::run(weir_command().args(["run", "-c"]).arg(&file), 1);
+    let mut client = client(weir.address());
+    assert_eq!(client.ask("open"), "opened");
+    assert_eq!(client.ask("say a"), "heard a");
+    assert_eq!(client.ask("unary x"), "x from one");
+    std::fs::write(&file, pool(&second)).unwrap();
+    weir.process.signal(Signal::HUP);
+    eventually("new calls go to the other server", || {
+        (client.ask("unary x") == "x from two").then_some(())
+    });
+    assert_eq!(client.ask("say b"), "heard b");
+    assert_eq!(client.ask("close"), "[]");
+}
