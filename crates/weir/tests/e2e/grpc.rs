@@ -83,7 +83,7 @@ fn config(directory: &Directory, pool: &str, listener: &str) -> String {
     format!(
         "workers 2;
          log calls {{ to {log}; format '$grpc_service $grpc_method $grpc_status $endpoint $cause'; }}
-         pool app {{ {pool} }}
+         pool app {{ http_version 2; {pool} }}
          listen 127.0.0.1:0 {listener} {{ http2 on; log calls; default -> app; }}"
     )
 }
@@ -103,7 +103,7 @@ fn all_four_kinds_of_calls_pass() {
     }
     let directory = Directory::new();
     let (_one, address) = server("one");
-    let pool = format!("server {address} name=one http=2;");
+    let pool = format!("server {address} name=one;");
     let weir = Weir::start(&directory, &config(&directory, &pool, ""));
     let mut client = client(weir.address());
     assert_eq!(client.ask("unary hello"), "hello from one");
@@ -131,7 +131,7 @@ fn calls_over_tls_on_both_sides_of_the_listener_pass() {
     let directory = Directory::new();
     let (_one, address) = server("one");
     let certificate = Certificate::localhost(&directory);
-    let text = config(&directory, &format!("server {address} name=one http=2;"), "tls");
+    let text = config(&directory, &format!("server {address} name=one;"), "tls");
     let text = text.replace("http2 on;", &format!("{} http2 on;", certificate.directive()));
     let weir = Weir::start(&directory, &text);
     let address = format!("localhost:{}", weir.address().port());
@@ -148,7 +148,7 @@ fn a_client_reads_failures_of_our_own_and_its_deadline_holds() {
     }
     let directory = Directory::new();
     let (one, address) = server("one");
-    let pool = format!("server {address} name=one http=2; retry off;");
+    let pool = format!("server {address} name=one; retry off;");
     let weir = Weir::start(&directory, &config(&directory, &pool, ""));
     let mut client = client(weir.address());
     assert_eq!(client.ask("slow 0.3"), "DEADLINE_EXCEEDED Deadline Exceeded");
@@ -164,7 +164,7 @@ fn a_call_that_a_server_did_not_begin_is_answered_by_another() {
     let directory = Directory::new();
     let ((_one, first), (_two, second)) = (server("one"), server("two"));
     let pool = format!(
-        "server {first} name=one http=2; server {second} name=two http=2; balance first;
+        "server {first} name=one; server {second} name=two; balance first;
          retry 1 on=connect,grpc-unavailable budget=off;"
     );
     let weir = Weir::start(&directory, &config(&directory, &pool, ""));
@@ -183,7 +183,7 @@ fn calls_go_on_over_reloads_and_when_their_server_drains() {
     let ((_one, first), (_two, second)) = (server("one"), server("two"));
     let pool = |servers: &str| config(&directory, servers, "");
     let (first, second) =
-        (format!("server {first} name=one http=2;"), format!("server {second} name=two http=2;"));
+        (format!("server {first} name=one;"), format!("server {second} name=two;"));
     let file = directory.file("weir.conf", pool(&first));
     let weir = Weir::run(weir_command().args(["run", "-c"]).arg(&file), 1);
     let mut client = client(weir.address());

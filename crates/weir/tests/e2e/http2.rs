@@ -7,7 +7,7 @@ use crate::support::browser::Browser;
 use crate::support::needs::not_run;
 use crate::support::origin::Origin;
 use crate::support::process::{command, finish};
-use crate::support::programs::{Certificate, Nginx, curl};
+use crate::support::programs::{Certificate, Haproxy, Nginx, curl};
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
 
@@ -144,4 +144,119 @@ fn a_browser_chooses_http2() {
     let posted =
         "fetch('/upload/x', {method: 'PUT', body: 'y'.repeat(300000)}).then(r => r.status)";
     assert_eq!(browser.value(posted), 201);
+}
+
+/// nginx that speaks HTTP/2 in the clear, and what it serves. Its log has the versions.
+fn http2_origin(directory: &Directory) -> Nginx {
+    let root = directory.text("www");
+    std::fs::create_dir_all(format!("{root}/upload")).unwrap();
+    let server = format!(
+        "access_log {root}.log; keepalive_requests 1000000;
+         server {{
+             listen ADDRESS http2; root {root};
+             location /upload/ {{ dav_methods PUT; client_max_body_size 100m; }}
+         }}"
+    );
+    Nginx::start(directory, "origin", &server)
+}
+
+#[test]
+fn nginx_is_asked_in_http2_whatever_the_client_speaks() {
+    let directory = Directory::new();
+    let nginx = http2_origin(&directory);
+    let lines = (0..200_000).map(|number| format!("{number}\n"));
+    let big = lines.collect::<Vec<_>>().concat();
+    directory.file("www/big", &big);
+    let weir = start(&directory, &format!("{} http=2", nginx.address), "");
+    let source = directory.file("source", &big).display().to_string();
+    let mut uploads = 0;
+    for (url, speak) in urls(&weir, "/big").iter().zip(["--http2-prior-knowledge", "--http2"]) {
+        for version in [speak, "--http1.1"] {
+            let got = curl(["-sk", version, "-w", "%{response_code}", url]);
+            assert!(got == [big.as_bytes(), b"200"].concat(), "{url} {version}");
+            uploads += 1;
+            let to = url.replace("/big", &format!("/upload/{uploads}"));
+            let status = curl(["-sk", version, "-w", "%{response_code}", "-T", &source, &to]);
+            assert_eq!(String::from_utf8(status).unwrap(), "201", "{to} {version}");
+            let stored = std::fs::read_to_string(directory.text(&format!("www/upload/{uploads}")));
+            assert!(stored.unwrap() == big, "{to}");
+        }
+    }
+    eventually("all requests reached nginx in HTTP/2", || {
+        let log = std::fs::read_to_string(directory.text("www.log")).ok()?;
+        let seen = log.matches("HTTP/2.0\"").count();
+        (seen == 2 * uploads && !log.contains("HTTP/1")).then_some(())
+    });
+}
+
+#[test]
+fn a_server_of_http2_is_checked_in_http2_and_chooses_in_its_handshake() {
+    let directory = Directory::new();
+    let Certificate { chain, key } = Certificate::localhost(&directory);
+    let (chain, key) = (chain.display(), key.display());
+    let root = directory.text("www");
+    directory.file("www/index.html", "a page");
+    let server = |versions: &str, name: &str| {
+        let server = format!(
+            "access_log {root}.{name}; server {{ listen ADDRESS ssl {versions}; root {root};
+             ssl_certificate {chain}; ssl_certificate_key {key}; }}"
+        );
+        Nginx::start(&directory, name, &server)
+    };
+    let (both, old) = (server("http2", "both"), server("", "old"));
+    let check = "check http GET / interval=100ms; tls verify=off;";
+    let config = format!(
+        "workers 1;
+         pool two {{ http_version 2; server {both}; {check} }}
+         pool auto {{ http_version auto; server {old}; {check} }}
+         listen 127.0.0.1:0 {{ route path /index.html -> two; default -> auto; }}",
+        both = both.address,
+        old = old.address
+    );
+    let weir = Weir::start(&directory, &config);
+    for path in ["/index.html", "/"] {
+        assert_eq!(curl([weir.url(0, path).as_str()]), b"a page", "{path}");
+    }
+    for (name, version) in [("both", "HTTP/2.0"), ("old", "HTTP/1.1")] {
+        eventually("probes and traffic come in the version of the server", || {
+            let log = std::fs::read_to_string(directory.text(&format!("www.{name}"))).ok()?;
+            assert!(log.lines().all(|line| line.contains(version)), "{name}: {log}");
+            let probes = log.lines().filter(|line| line.contains("weir-check")).count();
+            (probes > 2 && log.contains("curl")).then_some(())
+        });
+    }
+    // A server that was marked down would have ended this.
+    assert_eq!(curl([weir.url(0, "/index.html").as_str()]), b"a page");
+}
+
+#[test]
+fn h2load_loses_no_request_to_haproxy_over_http2_on_both_sides_and_a_reload() {
+    if !is_there("h2load") {
+        return not_run("WEIR_H2LOAD", "no h2load on this machine: scripts/packages h2load");
+    }
+    let directory = Directory::new();
+    let haproxy = Haproxy::start(
+        &directory,
+        "defaults
+             mode http
+             timeout client 60s
+         frontend h2c
+             bind fd@0 proto h2
+             http-request return status 200 content-type text/plain lf-string \"%[req.ver]\"",
+    );
+    let weir = start(&directory, &format!("{} http=2", haproxy.address), "");
+    assert_eq!(curl(["-s", &weir.url(0, "/")]), b"2.0");
+    for (number, url) in urls(&weir, "/").iter().enumerate() {
+        let mut load = command("h2load");
+        load.args(["-n", "6000", "-c", "10", "-m", "20", "-t", "1", url]);
+        let loading = std::thread::spawn(move || finish(&mut load, b""));
+        weir.process.signal(rustix::process::Signal::HUP);
+        let done = loading.join().unwrap();
+        let printed = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(printed.contains("6000 succeeded, 0 failed, 0 errored"), "{url}: {printed}");
+        assert!(printed.contains("6000 2xx"), "{url}: {printed}");
+        eventually("it is reloaded", || {
+            (weir.process.said().matches("reloaded").count() > number).then_some(())
+        });
+    }
 }

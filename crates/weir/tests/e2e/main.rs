@@ -14,6 +14,7 @@ mod explain;
 mod failures;
 mod files;
 mod flood;
+mod grpc;
 mod haproxy_cfg;
 mod health;
 mod http;
