@@ -242,7 +242,7 @@ fn h2load_loses_no_request_to_haproxy_over_http2_on_both_sides_and_a_reload() {
              timeout client 60s
          frontend h2c
              bind fd@0 proto h2
-             http-request return status 200 content-type text/plain lf-string \"%[req.ver]\"",
+             http-request return status 200 content-type text/plain lf-string \"%[req.ver]\"\n",
     );
     let weir = start(&directory, &format!("{} http=2", haproxy.address), "");
     assert_eq!(curl(["-s", &weir.url(0, "/")]), b"2.0");
