@@ -44,8 +44,8 @@ pub use address::{EndpointAddress, ListenAddress, is_abstract};
 pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
 pub use agent_check::AgentCheck;
 pub use check::{
-    Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, ProbeConnect, ProbeHeader,
-    ProbeStep, ProbeVersion, ReplyExpectation, Statuses, TcpProbe,
+    Check, EndpointCheck, GrpcProbe, HeaderExpectation, HttpProbe, Probe, ProbeConnect,
+    ProbeHeader, ProbeStep, ProbeVersion, ReplyExpectation, Statuses, TcpProbe,
 };
 pub use config::{Config, Workers};
 pub use credits::{CpuCredits, Shed};

@@ -375,6 +375,7 @@ impl ReadModel<'_> {
             Probe::Http(_) => "http",
             Probe::Tcp(_) => "tcp",
             Probe::Tls => "tls",
+            Probe::Grpc(_) => "grpc",
         };
         let passed = last.failure.is_none();
         let (reason, excerpt) = last.failure.unwrap_or_default();

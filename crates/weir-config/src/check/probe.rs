@@ -9,14 +9,15 @@ use crate::directives::Context;
 use crate::model::validate::agents;
 use crate::model::validate::probe::{self, MOST_RESULTS};
 use crate::model::{
-    AgentCheck, Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, ProbeConnect,
-    ProbeHeader, ProbeStep, ProbeVersion, ReplyExpectation, TcpProbe, values,
+    AgentCheck, Check, EndpointCheck, GrpcProbe, HeaderExpectation, HttpProbe, Pool, Probe,
+    ProbeConnect, ProbeHeader, ProbeStep, ProbeVersion, ReplyExpectation, TcpProbe, values,
 };
 use crate::pattern::{REPLY_BYTES, TextPattern};
 use crate::units::percent;
 
 /// Options that only these kinds of checks have.
-const OWN_OPTIONS: [(&str, &[&str]); 11] = [
+const OWN_OPTIONS: [(&str, &[&str]); 12] = [
+    ("service", &["grpc"]),
     ("drain_on", &["http"]),
     ("expect", &["http", "tcp"]),
     ("host", &["http"]),
@@ -36,15 +37,20 @@ impl<'a> Checker<'a> {
             "http" => Probe::Http(Box::new(self.http_check(line))),
             "tcp" => Probe::Tcp(self.tcp_probe(line)),
             "tls" => Probe::Tls,
+            "grpc" => Probe::Grpc(GrpcProbe {
+                service: self.setting(line, "service", |text| {
+                    probe::service(text).map(|()| text.to_owned())
+                }),
+            }),
             other => {
                 let message = format!("there is no check `{other}`");
                 let error = Diagnostic::error(kind.span(), message);
-                let error = error.suggest(other, ["http", "tcp", "tls"]);
-                self.report(error.help("the checks are `http`, `tcp` and `tls`"));
+                let error = error.suggest(other, ["http", "tcp", "tls", "grpc"]);
+                self.report(error.help("the checks are `http`, `tcp`, `tls` and `grpc`"));
                 return None;
             }
         };
-        if let (Some(extra), Probe::Tcp(_) | Probe::Tls) = (line.word(1), &probe) {
+        if let (Some(extra), Probe::Tcp(_) | Probe::Tls | Probe::Grpc(_)) = (line.word(1), &probe) {
             let message = format!("`check {}` takes options only", kind.text());
             self.report(Diagnostic::error(extra.span(), message));
         }
@@ -55,8 +61,9 @@ impl<'a> Checker<'a> {
                 self.report(error.help(format!("it belongs to `check {}`", kinds.join("` and `"))));
             }
         }
-        if let (Probe::Tls, Some(block)) = (&probe, &line.directive.block) {
-            self.report(Diagnostic::error(block.open, "`check tls` has no steps"));
+        if let (Probe::Tls | Probe::Grpc(_), Some(block)) = (&probe, &line.directive.block) {
+            let message = format!("`check {}` has no steps", kind.text());
+            self.report(Diagnostic::error(block.open, message));
         }
         let mut check = Check { probe, ..Check::default() };
         self.check_times(line, &mut check);

@@ -25,7 +25,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(KEEPALIVE)
         .example("keepalive idle=200 timeout=30s;"),
-    directive("check", POOL, "http [METHOD] [PATH] | tcp | tls", "Active health checks: each server is probed with an HTTP request, a TCP connection or a TLS handshake with the pool's `tls` settings. A server counts as up until `fall` probes in a row have failed (at the start, until the first probe has failed); `rise` passed probes bring it up again. Each server is probed once per interval, independent of the number of workers; the first probes of all pools are spread over the interval, in the order of the file. HTTP probes use TLS if the pool does. A block makes a probe of several steps, which all have to pass within its timeout: the conversation of a `tcp` probe, or further requests of an `http` probe.")
+    directive("check", POOL, "http [METHOD] [PATH] | tcp | tls | grpc", "Active health checks: each server is probed with an HTTP request, a TCP connection, a TLS handshake with the pool's `tls` settings, or a call of `grpc.health.v1.Health/Check` over HTTP/2. A server counts as up until `fall` probes in a row have failed (at the start, until the first probe has failed); `rise` passed probes bring it up again. Each server is probed once per interval, independent of the number of workers; the first probes of all pools are spread over the interval, in the order of the file. Probes of HTTP and gRPC use TLS if the pool does. A block makes a probe of several steps, which all have to pass within its timeout: the conversation of a `tcp` probe, or further requests of an `http` probe.")
         .words(1, 3)
         .options(CHECK_OPTIONS)
         .block(BlockRule::Optional(Context::Check))
@@ -262,6 +262,12 @@ const AGENT_CHECK: &[OptionSpec] = &[
 ];
 
 const CHECK_OPTIONS: &[OptionSpec] = &[
+    option(
+        "service",
+        "NAME",
+        "",
+        "`grpc`: the service that is asked for; without it the server answers for itself as a whole.",
+    ),
     option(
         "interval",
         "TIME",

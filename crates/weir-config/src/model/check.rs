@@ -62,6 +62,19 @@ pub enum Probe {
     Tcp(TcpProbe),
     /// A TLS handshake with the pool's settings.
     Tls,
+    /// A call of `grpc.health.v1.Health/Check` over HTTP/2.
+    Grpc(GrpcProbe),
+}
+
+/// The longest name of a service in a probe, bytes.
+pub const MOST_SERVICE_NAME: usize = 127;
+
+/// A call that asks a server of gRPC for its health.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GrpcProbe {
+    /// The service; `None` for the server as a whole.
+    pub service: Option<String>,
 }
 
 /// An HTTP request and the expected response.

@@ -79,7 +79,7 @@ fn hide_probe(probe: &mut Probe, hidden: &[String]) {
             }
         }
         Probe::Http(probe) => hide_request(probe, hidden),
-        Probe::Tls => {}
+        Probe::Tls | Probe::Grpc(_) => {}
     }
 }
 

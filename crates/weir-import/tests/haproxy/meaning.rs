@@ -18,6 +18,7 @@ fn probes_use_tls_where_those_of_haproxy_do() {
             Probe::Http(probe) => ("http", probe.tls),
             Probe::Tcp(_) => ("tcp", None),
             Probe::Tls => ("tls", None),
+            Probe::Grpc(_) => ("grpc", None),
         };
         assert_eq!((found, tls), (kind, http_tls), "{lines}");
     };

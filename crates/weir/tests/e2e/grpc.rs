@@ -198,3 +198,38 @@ fn calls_go_on_over_reloads_and_when_their_server_drains() {
     assert_eq!(client.ask("say b"), "heard b");
     assert_eq!(client.ask("close"), "[]");
 }
+
+#[test]
+fn a_server_that_says_that_it_is_not_serving_gets_no_calls() {
+    if !is_there() {
+        return;
+    }
+    let directory = Directory::new();
+    let ((_one, first), (_two, second)) = (server("one"), server("two"));
+    let pool = |service: &str| {
+        let pool = format!(
+            "server {first} name=one; server {second} name=two;
+             check grpc service={service} interval=50ms timeout=40ms fall=1 rise=1;"
+        );
+        config(&directory, &pool, "")
+    };
+    let file = directory.file("weir.conf", pool("weir.test.Echo"));
+    let weir = Weir::run(weir_command().args(["run", "-c"]).arg(&file), 1);
+    let mut client = client(weir.address());
+    assert!(client.ask("unary hello").starts_with("hello from "));
+    let reload = |service: &str| {
+        std::fs::write(&file, pool(service)).unwrap();
+        weir.process.signal(Signal::HUP);
+    };
+    for (service, reason) in [("sick", "NOT_SERVING"), ("unknown", "no such service")] {
+        reload(service);
+        weir.process.says(reason);
+        eventually("no server is left", || {
+            client.ask("unary hello").starts_with("UNAVAILABLE").then_some(())
+        });
+        reload("weir.test.Echo");
+        eventually("the servers are back", || {
+            client.ask("unary hello").starts_with("hello").then_some(())
+        });
+    }
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::objection::Objection;
+use crate::model::check::MOST_SERVICE_NAME;
 use crate::model::{
     Check, Endpoint, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, ProbeStep, TcpProbe,
     values,
@@ -74,8 +75,26 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
         }
         Probe::Tcp(probe) => tcp_objections(probe, pool, &mut list),
         Probe::Tls => {}
+        Probe::Grpc(probe) => {
+            if let Some(name) = &probe.service {
+                list.hold(".probe.grpc.service", &["service"], service(name));
+            }
+        }
     }
     list.0
+}
+
+/// Checks the name of a service of gRPC.
+pub(crate) fn service(name: &str) -> Result<(), String> {
+    if name.is_empty()
+        || name.len() > MOST_SERVICE_NAME
+        || !name.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return Err(format!(
+            "`{name}` is no name of a service: 1 to {MOST_SERVICE_NAME} visible characters, such as `shop.v1.Cart`"
+        ));
+    }
+    Ok(())
 }
 
 /// The most steps of a probe.

@@ -3,6 +3,7 @@
 //! connections and requests; rise, fall and timing are decided in `weir-balance`.
 
 mod connect;
+mod grpc;
 mod http;
 mod http2;
 mod reply;
@@ -33,6 +34,7 @@ use weir_proxy::tls::ClientTls;
 use weir_proxy::upstream::UpstreamPool;
 
 use self::connect::{Negotiated, ProbeStart, ProbeTls, connect, negotiate};
+use self::grpc::GrpcQuestion;
 use self::http::HttpQuestion;
 use self::reply::{Blame, Heard, ProbeFailure};
 use self::steps::Conversation;
@@ -225,6 +227,8 @@ enum ProbeQuestion {
     Tcp(weir_config::model::TcpProbe),
     /// The handshake alone is the probe.
     Tls,
+    /// A call, and the TLS parameters.
+    Grpc(GrpcQuestion, Option<ProbeTls>),
 }
 
 impl ProbeTarget {
@@ -264,6 +268,12 @@ impl ProbeTarget {
             }
             Probe::Tcp(probe) => ProbeQuestion::Tcp(probe.clone()),
             Probe::Tls => ProbeQuestion::Tls,
+            Probe::Grpc(probe) => {
+                let encrypted = settings.tls.is_some();
+                let question = GrpcQuestion::new(probe, &host(own, encrypted), encrypted)?;
+                let tls = tls.clone().filter(|_| encrypted);
+                ProbeQuestion::Grpc(question, tls.map(|tls| offering(tls, UpstreamHttp::Http2)))
+            }
         };
         let micros = |duration: Duration| duration.as_micros() as u64;
         let send_proxy = settings.send_proxy.filter(|_| matches!(place, ProbePlace::Own(None)));
@@ -360,6 +370,10 @@ impl ProbeTarget {
                     begin.hold(&probe.steps, &mut heard).await
                 }
                 ProbeQuestion::Tls => connect(start, self.tls.as_ref(), &mut heard).await.map(drop),
+                ProbeQuestion::Grpc(question, tls) => {
+                    let stream = connect(start, tls.as_ref(), &mut heard).await?;
+                    Box::pin(question.ask(stream, &mut heard)).await
+                }
             }
         });
         match asked.await {
