@@ -22,8 +22,10 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
         Failure::Silent | Failure::Cut => Some(PassiveCause::Reset),
         Failure::ResponseTimeout | Failure::TryTimeout => Some(PassiveCause::Timeout),
         Failure::BadResponse => Some(PassiveCause::Invalid),
-        Failure::Unprocessed
-        | Failure::Body(_)
+        // Only after repeats on its connections: it takes no requests, as one that takes no
+        // connection.
+        Failure::Unprocessed => Some(PassiveCause::Connect),
+        Failure::Body(_)
         | Failure::BodyTimeout
         | Failure::BodyTooSlow
         | Failure::SendTimeout

@@ -515,6 +515,32 @@ fn a_refused_stream_goes_to_another_server_in_the_end() {
 }
 
 #[test]
+fn a_server_that_refuses_all_streams_is_ejected() {
+    let passive = "passive errors=2 eject=1h;";
+    play(&pool(&format!("{TWO} balance first; retry off; {passive}")), async |world| {
+        let (first, second) = (world.origin(1), world.origin(2));
+        let mut client = Http2Peer::connect(world).await;
+        let mut refusing = None;
+        for stream in [1, 3] {
+            client.get(stream).await;
+            if refusing.is_none() {
+                refusing = Some(first.accept_http2(100).await);
+            }
+            let upstream = refusing.as_mut().unwrap();
+            for _ in 0..3 {
+                upstream.request().await.refuse(Reason::REFUSED_STREAM);
+            }
+            assert_eq!(client.response(stream).await.0, 502);
+        }
+        client.get(5).await;
+        let mut upstream = second.accept_http2(100).await;
+        upstream.request().await.answer("ok");
+        assert_eq!(client.response(5).await, (200, "ok".into()));
+        assert_eq!(world.log().await.len(), 3);
+    });
+}
+
+#[test]
 fn a_body_that_is_not_kept_any_more_is_not_repeated() {
     play(&pool(SERVER), async |world| {
         let origin = world.origin(1);
