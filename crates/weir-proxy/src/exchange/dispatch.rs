@@ -520,8 +520,10 @@ impl<'a> Dispatch<'a> {
         buffers: &Buffers,
         upload: &mut Pump,
     ) -> Poll<()> {
-        // A body that was sent before may have been received whole.
-        if self.at_hand || upload.has_read && upload.is_decoded() {
+        // A body that was sent before may have been received whole. The bytes behind it, if it was
+        // read together with some, have to be put back before others are read.
+        let is_received = upload.has_read && upload.is_decoded() && upload.surplus().is_empty();
+        if self.at_hand || is_received {
             client.poll_gone(context, buffers)
         } else {
             poll_sender_gone(client, context, buffers, upload)

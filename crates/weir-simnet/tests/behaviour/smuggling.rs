@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::OK;
 use crate::peer::Peer;
-use crate::world::{app, play};
+use crate::world::{Connects, app, pass, play};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
@@ -203,4 +204,28 @@ fn heads_beyond_their_limits_get_431_or_414() {
             origin.expect_no_connection().await;
         });
     }
+}
+
+#[test]
+fn bytes_behind_a_body_stay_in_order_while_its_request_waits_for_a_server() {
+    play(&app("server 10.0.1.1:80;", ""), async |world| {
+        let origin = world.origin(1);
+        world.connects(1, Some(Connects::After(Duration::from_millis(100))));
+        let mut client = world.client().await;
+        client.send("PUT /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        pass(10).await;
+        // The end of the body comes together with the beginning of the next request.
+        client.send("5\r\nhello\r\n0\r\n\r\nPUT /").await;
+        pass(10).await;
+        client.send("2 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+        let mut upstream = origin.accept().await;
+        let request = upstream.message().await;
+        assert_eq!((request.first.as_str(), request.text()), ("PUT /1 HTTP/1.1", "hello"));
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        let request = upstream.message().await;
+        assert_eq!((request.first.as_str(), request.text()), ("PUT /2 HTTP/1.1", "hi"));
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
 }
