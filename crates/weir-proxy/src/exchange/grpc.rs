@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use weir_stats::metrics::GrpcCall;
-use weir_stats::{Cause, GrpcMethod, GrpcStatus, is_grpc};
+use weir_stats::{Cause, GrpcStatus, is_grpc};
 use weir_wire::{Method, reason_phrase};
 
 use crate::exchange::client_side::ClientSide;
@@ -78,7 +78,7 @@ pub(crate) fn count_call<C: ClientSide>(exchange: &Exchange<'_, C>) {
         scope.worker.number,
         &GrpcCall {
             listener: &scope.listener.name,
-            method: GrpcMethod::of_path(exchange.request_view().path()),
+            path: exchange.request_view().path(),
             status: outcome.grpc_status,
             is_of_server: is_answered,
             elapsed_us: outcome.times.elapsed(),

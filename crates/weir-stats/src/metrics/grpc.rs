@@ -12,10 +12,10 @@ use crate::{GrpcMethod, GrpcStatus};
 
 /// The number of methods of a listener that are counted apart; the others count as one.
 const MOST_METHODS: usize = 256;
-/// The longest name of a service or a method that is counted apart, bytes.
-const MOST_NAME: usize = 128;
-/// The service and the method that stand for all that are not counted apart.
-const OTHER: &str = "other";
+/// The longest path of a method that is counted apart, bytes.
+const MOST_PATH: usize = 256;
+/// The path that stands for all methods that are not counted apart.
+const OTHER: &str = "/other/other";
 
 /// The number of kinds of ends: a status, or none because the response broke off.
 const ENDS: usize = GrpcStatus::COUNT + 1;
@@ -25,21 +25,14 @@ const ENDS: usize = GrpcStatus::COUNT + 1;
 pub struct GrpcCall<'a> {
     /// The listener's name.
     pub listener: &'a str,
-    /// The method; `None` if the path names none.
-    pub method: Option<GrpcMethod<'a>>,
+    /// The path, which names the method.
+    pub path: &'a [u8],
     /// The status; `None` if the response broke off.
     pub status: Option<GrpcStatus>,
     /// Set if the status is a server's, not Weir's own.
     pub is_of_server: bool,
     /// The time from the first byte of the request to the end, µs.
     pub elapsed_us: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct MethodKey {
-    listener: Arc<str>,
-    service: Arc<str>,
-    method: Arc<str>,
 }
 
 /// One worker's counts of a method.
@@ -49,12 +42,15 @@ struct MethodShard {
     times: Histogram,
 }
 
-/// All methods.
+/// The methods of a listener, by their paths.
+type ListenerMethods = BTreeMap<Arc<str>, Arc<Shards<MethodShard>>>;
+
+/// All methods, by the names of listeners.
 #[derive(Debug)]
 pub(crate) struct GrpcCalls {
     workers: usize,
     budget: Arc<PageBudget>,
-    methods: RwLock<BTreeMap<MethodKey, Arc<Shards<MethodShard>>>>,
+    listeners: RwLock<BTreeMap<Arc<str>, ListenerMethods>>,
 }
 
 /// The counts of a method at a reading.
@@ -74,7 +70,7 @@ pub struct GrpcFigures {
 
 impl GrpcCalls {
     pub(crate) fn new(workers: usize, budget: Arc<PageBudget>) -> Self {
-        Self { workers, budget, methods: RwLock::default() }
+        Self { workers, budget, listeners: RwLock::default() }
     }
 
     /// Counts a call. Must be called by the worker's own thread.
@@ -89,46 +85,38 @@ impl GrpcCalls {
     }
 
     fn series(&self, call: &GrpcCall<'_>) -> Arc<Shards<MethodShard>> {
-        let name = |text: &[u8]| {
-            let text = std::str::from_utf8(text).ok()?;
-            (text.len() <= MOST_NAME).then(|| Arc::<str>::from(text))
-        };
-        let key_of = |service: Arc<str>, method: Arc<str>| MethodKey {
-            listener: call.listener.into(),
-            service,
-            method,
-        };
-        let own = call.method.and_then(|method| {
-            name(method.service).zip(name(method.name)).map(|(service, name)| key_of(service, name))
-        });
-        let methods = self.methods.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = own.as_ref().and_then(|key| methods.get(key)) {
+        let own = std::str::from_utf8(call.path).ok().filter(|path| is_method(path));
+        let all = self.listeners.read().unwrap_or_else(PoisonError::into_inner);
+        let methods = all.get(call.listener);
+        if let Some(found) = own.and_then(|path| methods?.get(path)) {
             return Arc::clone(found);
         }
         let is_known = call.is_of_server && call.status == Some(GrpcStatus::OK);
-        let is_full = || {
-            let mut all = methods.keys();
-            all.by_ref().filter(|key| *key.listener == *call.listener).count() >= MOST_METHODS
-        };
-        let key = own.filter(|_| is_known && !is_full());
-        let key = key.unwrap_or_else(|| key_of(OTHER.into(), OTHER.into()));
-        if let Some(found) = methods.get(&key) {
+        let has_room = methods.is_none_or(|methods| methods.len() < MOST_METHODS);
+        let path = own.filter(|_| is_known && has_room).unwrap_or(OTHER);
+        if let Some(found) = methods.and_then(|methods| methods.get(path)) {
             return Arc::clone(found);
         }
-        drop(methods);
-        let mut methods = self.methods.write().unwrap_or_else(PoisonError::into_inner);
+        drop(all);
+        let mut all = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        let methods = all.entry(call.listener.into()).or_default();
         let new = || Arc::new(shards(self.workers));
-        Arc::clone(methods.entry(key).or_insert_with(new))
+        Arc::clone(methods.entry(path.into()).or_insert_with(new))
     }
 
     pub(crate) fn read(&self, workers: WorkerShards) -> Vec<GrpcFigures> {
         // Workers wait for this lock: histograms are read without it.
-        let methods = self.methods.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let one = |(key, series): (&MethodKey, &Arc<Shards<MethodShard>>)| {
+        let all = self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let methods = all.iter().flat_map(|(listener, methods)| {
+            methods.iter().map(move |(path, series)| (listener, path, series))
+        });
+        let one = |(listener, path, series): (&Arc<str>, &Arc<str>, &Arc<Shards<MethodShard>>)| {
+            let text = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+            let method = GrpcMethod::of_path(path.as_bytes());
             let mut figures = GrpcFigures {
-                listener: key.listener.to_string(),
-                service: key.service.to_string(),
-                method: key.method.to_string(),
+                listener: listener.to_string(),
+                service: method.map(|method| text(method.service)).unwrap_or_default(),
+                method: method.map(|method| text(method.name)).unwrap_or_default(),
                 ..GrpcFigures::default()
             };
             for own in made_by(series, workers) {
@@ -138,8 +126,13 @@ impl GrpcCalls {
             }
             figures
         };
-        methods.iter().map(one).collect()
+        methods.map(one).collect()
     }
+}
+
+/// Returns true for a path that names a method and is short enough to be kept.
+fn is_method(path: &str) -> bool {
+    path.len() <= MOST_PATH && GrpcMethod::of_path(path.as_bytes()).is_some()
 }
 
 impl GrpcFigures {
@@ -175,10 +168,10 @@ mod tests {
         GrpcCalls::new(2, Arc::new(PageBudget::new(1 << 20)))
     }
 
-    fn call(name: &str, status: Option<u8>) -> GrpcCall<'_> {
+    fn call(path: &str, status: Option<u8>) -> GrpcCall<'_> {
         GrpcCall {
             listener: "front",
-            method: Some(GrpcMethod { service: b"shop.v1.Cart", name: name.as_bytes() }),
+            path: path.as_bytes(),
             status: status.and_then(|code| GrpcStatus::of_code(usize::from(code))),
             is_of_server: true,
             elapsed_us: 1_000,
@@ -189,9 +182,9 @@ mod tests {
     fn calls_are_counted_by_method_and_end() {
         let calls = calls();
         for (worker, status) in [(0, Some(0)), (1, Some(0)), (0, Some(14)), (1, None)] {
-            calls.record(worker, &call("Add", status));
+            calls.record(worker, &call("/shop.v1.Cart/Add", status));
         }
-        calls.record(0, &call("Remove", Some(0)));
+        calls.record(0, &call("/shop.v1.Cart/Remove", Some(0)));
         let read = calls.read(WorkerShards::All);
         let names: Vec<_> = read.iter().map(|one| one.method.as_str()).collect();
         assert_eq!(names, ["Add", "Remove"]);
@@ -207,27 +200,27 @@ mod tests {
     fn names_without_a_success_and_too_many_count_as_one() {
         let calls = calls();
         for number in 0..2_000 {
-            let name = format!("Guess{number}");
+            let name = format!("/shop.v1.Cart/Guess{number}");
             // A server that authenticates before it looks for the method, and Weir itself.
             calls.record(0, &call(&name, Some(16)));
             calls.record(0, &GrpcCall { is_of_server: false, ..call(&name, Some(0)) });
         }
-        calls.record(0, &GrpcCall { method: None, ..call("", Some(12)) });
-        let long = "x".repeat(MOST_NAME + 1);
+        calls.record(0, &call("/Cart", Some(0)));
+        let long = format!("/shop.v1.Cart/{}", "x".repeat(MOST_PATH));
         calls.record(0, &call(&long, Some(0)));
         let read = calls.read(WorkerShards::All);
         assert_eq!(read.len(), 1);
         assert_eq!((read[0].service.as_str(), read[0].times.count()), ("other", 4_002));
         for number in 0..2_000 {
-            calls.record(0, &call(&format!("Real{number}"), Some(0)));
+            calls.record(0, &call(&format!("/shop.v1.Cart/Real{number}"), Some(0)));
         }
         let read = calls.read(WorkerShards::All);
         assert_eq!(read.len(), MOST_METHODS);
         assert_eq!(read.iter().map(|one| one.times.count()).sum::<u64>(), 6_002);
         // Another listener has names of its own, and known ones go on.
-        calls.record(0, &GrpcCall { listener: "other", ..call("Add", Some(0)) });
+        calls.record(0, &GrpcCall { listener: "other", ..call("/shop.v1.Cart/Add", Some(0)) });
         assert_eq!(calls.read(WorkerShards::All).len(), MOST_METHODS + 1);
-        calls.record(0, &call("Real0", Some(12)));
+        calls.record(0, &call("/shop.v1.Cart/Real0", Some(12)));
         let read = calls.read(WorkerShards::All);
         let known = read.iter().find(|one| one.method == "Real0").unwrap();
         assert_eq!(known.times.count(), 2);
