@@ -81,8 +81,8 @@ pub use rewrite::Rewrite;
 pub use route::{
     Action, CountRange, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileCandidate, FileTest,
     Files, HeaderEdit, LoadMeasure, NO_RESPONSE, PoolChoice, PoolShare, PoolSplit, Redirect,
-    RequestTimeout, Respond, Route, Rule, Site, below_fault, contains, forbidden_edit,
-    internal_fault, internal_parts, url_path,
+    RequestTimeout, Respond, Route, Rule, Site, below_fault, contains, counted_parts,
+    forbidden_edit, internal_fault, internal_parts, url_path,
 };
 pub use route_upstream::{
     ImposedMethod, RouteSize, RouteTimeouts, RouteUpstream, ServerPreference, is_method,

@@ -7,7 +7,7 @@ use super::checker::{Checker, NamedRule, RuleState};
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Context};
 use crate::model::validate::MAX_RULE_DEPTH;
-use crate::model::{CountRange, FileTest, LoadMeasure, Rule, values};
+use crate::model::{CountRange, FileTest, LoadMeasure, Rule, counted_parts, values};
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Block, Directive};
 
@@ -405,10 +405,7 @@ impl<'a> Checker<'a> {
             self.report(error.help(help));
             return None;
         };
-        let (pool, server) = match name.split_once('/') {
-            Some((pool, server)) => (pool, Some(server)),
-            None => (name, None),
-        };
+        let (pool, server) = counted_parts(name);
         let index = self.pool_of_name(pool, value.word)?;
         let endpoints = self.pools.get(index).map_or(&[][..], |pool| &pool.endpoints);
         let is_known = |server: &str| endpoints.iter().any(|one| one.name == server);

@@ -140,7 +140,7 @@ pub enum Rule {
     Variable(#[serde(with = "words::template")] Template, Option<TextPattern>),
 }
 
-/// What a condition on the load of a pool counts.
+/// The exchanges that a condition on the load of a pool counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadMeasure {
@@ -169,6 +169,14 @@ impl LoadMeasure {
     pub fn parse(text: &str) -> Option<Self> {
         let all = [Self::InFlight, Self::Queued, Self::Load, Self::QueuedPerServer];
         all.into_iter().find(|measure| measure.as_str() == text)
+    }
+}
+
+/// The pool and the server in the name of a count: `POOL` or `POOL/SERVER`.
+pub fn counted_parts(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('/') {
+        Some((pool, server)) => (pool, Some(server)),
+        None => (name, None),
     }
 }
 

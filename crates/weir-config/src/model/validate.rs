@@ -20,7 +20,7 @@ use super::{
     ListenAddress, Listener, LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool,
     PoolChoice, PoolSplit, Queue, RateLimit, Redirect, RequestTimeout, Respond, Retry, Route,
     RouteTimeouts, Rule, TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, below_fault,
-    internal_fault, types, values,
+    counted_parts, internal_fault, types, values,
 };
 use crate::defaults;
 
@@ -866,10 +866,7 @@ impl<'a> Validator<'a> {
 
     /// A count of a pool's servers or of its load: `POOL` or `POOL/SERVER`, and a range.
     fn count(&mut self, path: &dyn Display, counted: &str, range: CountRange) {
-        let (name, server) = match counted.split_once('/') {
-            Some((name, server)) => (name, Some(server)),
-            None => (counted, None),
-        };
+        let (name, server) = counted_parts(counted);
         let pool = self.config.pools.iter().find(|one| one.name == name);
         match (pool, server) {
             (None, _) => self.problem(path, format!("there is no pool `{name}`")),

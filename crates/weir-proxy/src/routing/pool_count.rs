@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use weir_balance::{Balancer, EndpointState};
-use weir_config::model::{CountRange, LoadMeasure};
+use weir_config::model::{CountRange, LoadMeasure, counted_parts};
 
 use crate::upstream::UpstreamPool;
 
-/// What is counted.
+/// The things that a condition counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolMeasure {
     /// Available servers.
@@ -41,11 +41,9 @@ struct WatchedPool {
 impl PoolCount {
     /// `name` is that of a pool, perhaps followed by `/` and that of a server.
     pub(crate) fn new(counted: PoolMeasure, name: &str, range: CountRange) -> Self {
-        let (pool, server) = match name.split_once('/') {
-            Some((pool, server)) => (pool, Some(server.into())),
-            None => (name, None),
-        };
-        Self { counted, pool: pool.into(), server, range, watched: ArcSwapOption::empty() }
+        let (pool, server) = counted_parts(name);
+        let (pool, server) = (pool.into(), server.map(Box::from));
+        Self { counted, pool, server, range, watched: ArcSwapOption::empty() }
     }
 
     /// The pool's name.
@@ -130,10 +128,7 @@ impl WatchedPool {
 
     fn in_flight(&self) -> u64 {
         match &self.servers {
-            None => {
-                let states = (0..self.balancer.len()).filter_map(|at| self.balancer.endpoint(at));
-                states.map(|state| u64::from(state.in_flight())).sum()
-            }
+            None => self.balancer.in_flight(),
             Some(_) => self.states().map(|state| u64::from(state.in_flight())).sum(),
         }
     }
