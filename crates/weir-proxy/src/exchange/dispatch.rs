@@ -502,6 +502,7 @@ impl<'a> Dispatch<'a> {
         let plan = OpeningPlan {
             pool: Arc::clone(self.pool),
             index: wait.index,
+            endpoint: Arc::clone(endpoint),
             net: worker.net.clone(),
             tls: scope.generation.upstream_tls(self.number).cloned(),
             name: self.requested.as_ref().map(|requested| Box::new(requested.name.clone())),
@@ -509,7 +510,7 @@ impl<'a> Dispatch<'a> {
             counted,
             patience: wait.deadline.saturating_duration_since(now),
         };
-        Ok(worker.http2.open_another(endpoint, plan))
+        Ok(worker.http2.open_another(plan))
     }
 
     /// Ready when the client has gone away.

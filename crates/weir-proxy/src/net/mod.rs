@@ -5,6 +5,7 @@
 pub mod bind;
 pub(crate) mod buffers;
 pub(crate) mod descriptors;
+pub(crate) mod http2_body;
 pub mod inherited;
 pub(crate) mod input;
 pub mod os_net;

@@ -1,10 +1,6 @@
 //! The probe of gRPC: one call of `grpc.health.v1.Health/Check` over HTTP/2, on a connection of its
 //! own.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
-
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, TE};
 use http::{Request, Uri};
@@ -12,6 +8,7 @@ use weir_config::model::check::{GrpcProbe, REPLY_BYTES};
 use weir_stats::GrpcStatus;
 
 use super::connect::ProbeStream;
+use super::http2::beside;
 use super::reply::{Heard, ProbeFailure, ReplyPhase};
 
 const METHOD: &str = "/grpc.health.v1.Health/Check";
@@ -49,7 +46,7 @@ impl GrpcQuestion {
         let said = |error: h2::Error| format!("HTTP/2: {error}");
         let mut builder = h2::client::Builder::new();
         builder.enable_push(false);
-        let (sender, mut connection) = builder.handshake::<_, Bytes>(stream).await.map_err(said)?;
+        let (sender, connection) = builder.handshake::<_, Bytes>(stream).await.map_err(said)?;
         let exchange = async {
             let mut sender = sender.ready().await.map_err(said)?;
             let request = Request::post(self.uri.clone())
@@ -77,16 +74,7 @@ impl GrpcQuestion {
             let trailers = body.trailers().await.map_err(said)?;
             judge(&parts.headers, trailers.as_ref(), &reply)
         };
-        let mut exchange = pin!(exchange);
-        poll_fn(|context| {
-            if let Poll::Ready(done) = exchange.as_mut().poll(context) {
-                return Poll::Ready(done);
-            }
-            // Its stream knows why it ended.
-            let _ = Pin::new(&mut connection).poll(context);
-            exchange.as_mut().poll(context)
-        })
-        .await
+        beside(connection, exchange).await
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::uri::Scheme;
@@ -13,9 +14,6 @@ use weir_proxy::http::http2_head;
 use super::connect::ProbeStream;
 use super::http::HttpQuestion;
 use super::reply::{Heard, ProbeFailure, ReplyPhase};
-
-/// The protocol of HTTP/2 in TLS handshakes (ALPN).
-pub(super) const H2: &[u8] = b"h2";
 
 /// The most bytes of a request's head.
 const HEAD_BYTES: usize = 64 * 1024;
@@ -63,7 +61,7 @@ async fn carry(stream: ProbeStream, mut text: DuplexStream, scheme: &Scheme) -> 
     let said = |error: h2::Error| error.to_string();
     let mut builder = h2::client::Builder::new();
     builder.enable_push(false).max_header_list_size(HEAD_BYTES as u32);
-    let (sender, mut connection) = builder.handshake::<_, Bytes>(stream).await.map_err(said)?;
+    let (sender, connection) = builder.handshake::<_, Bytes>(stream).await.map_err(said)?;
     let exchange = async {
         let mut sender = sender.ready().await.map_err(said)?;
         let (response, mut upload) = sender.send_request(request, body.is_empty()).map_err(said)?;
@@ -89,13 +87,22 @@ async fn carry(stream: ProbeStream, mut text: DuplexStream, scheme: &Scheme) -> 
         }
         Ok(())
     };
-    let mut exchange = pin!(exchange);
+    beside(connection, exchange).await
+}
+
+/// Polls an exchange together with its connection, until the exchange is over.
+pub(super) async fn beside<T>(
+    connection: impl Future<Output = Result<(), h2::Error>>,
+    exchange: impl Future<Output = T>,
+) -> T {
+    let (mut connection, mut exchange) = (pin!(connection), pin!(exchange));
+    let mut has_ended = false;
     poll_fn(|context| {
-        if let std::task::Poll::Ready(done) = exchange.as_mut().poll(context) {
-            return std::task::Poll::Ready(done);
+        if let Poll::Ready(done) = exchange.as_mut().poll(context) {
+            return Poll::Ready(done);
         }
         // Its streams know why it ended.
-        let _ = std::pin::Pin::new(&mut connection).poll(context);
+        has_ended = has_ended || connection.as_mut().poll(context).is_ready();
         exchange.as_mut().poll(context)
     })
     .await

@@ -30,7 +30,7 @@ use weir_config::model::{
 use weir_config::units;
 use weir_proxy::net::PeerAddress;
 use weir_proxy::process::Process;
-use weir_proxy::tls::ClientTls;
+use weir_proxy::tls::{self, ClientTls};
 use weir_proxy::upstream::UpstreamPool;
 
 use self::connect::{Negotiated, ProbeStart, ProbeTls, connect, negotiate};
@@ -198,7 +198,7 @@ impl HttpStep {
             negotiate(start, self.tls.as_ref(), heard).await?;
         let is_http2 = match (&self.tls, self.http) {
             (None, UpstreamHttp::Http2) => true,
-            _ => protocol.as_deref() == Some(http2::H2),
+            _ => protocol.as_deref() == Some(tls::H2),
         };
         if is_http2 {
             let scheme = if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
@@ -210,13 +210,7 @@ impl HttpStep {
 
 /// The TLS parameters of a probe in this version of HTTP.
 fn offering(tls: ProbeTls, version: UpstreamHttp) -> ProbeTls {
-    let mut config = (*tls.config).clone();
-    match version {
-        UpstreamHttp::Http1 => return tls,
-        UpstreamHttp::Http2 => config.alpn_protocols = vec![http2::H2.to_vec()],
-        UpstreamHttp::Auto => config.alpn_protocols.insert(0, http2::H2.to_vec()),
-    }
-    ProbeTls { config: Arc::new(config), ..tls }
+    ProbeTls { config: tls::offering(&tls.config, version), ..tls }
 }
 
 /// The exchange that follows the connection.

@@ -20,6 +20,7 @@ use crate::connection::http2::windows::StreamUpload;
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::http::http2_fields::{trailer_fields, trailer_lines};
 use crate::limits::HTTP2_DATA_BYTES;
+use crate::net::http2_body::{self, broken_pipe};
 
 /// A stream during its exchange.
 pub(crate) struct Http2Stream {
@@ -137,22 +138,8 @@ impl Http2Stream {
                 && matches!(sender, ResponseSender::Head(..) | ResponseSender::Ended);
             return Poll::Ready(if is_done { Ok(()) } else { Err(broken_pipe()) });
         };
-        while !held.is_empty() {
-            body.reserve_capacity(held.len());
-            let room = match ready!(body.poll_capacity(context)) {
-                Some(Ok(room)) => room.min(held.len()),
-                Some(Err(_)) | None => return Poll::Ready(Err(broken_pipe())),
-            };
-            let data = held.split_to(room);
-            let is_last = ends && held.is_empty();
-            body.send_data(data, is_last).map_err(|_| broken_pipe())?;
-            if is_last {
-                *sender = ResponseSender::Ended;
-                return Poll::Ready(Ok(()));
-            }
-        }
+        ready!(http2_body::poll_send(context, body, held, ends))?;
         if ends {
-            body.send_data(Bytes::new(), true).map_err(|_| broken_pipe())?;
             *sender = ResponseSender::Ended;
         }
         Poll::Ready(Ok(()))
@@ -203,10 +190,6 @@ impl Http2Stream {
             }
         }
     }
-}
-
-fn broken_pipe() -> io::Error {
-    io::ErrorKind::BrokenPipe.into()
 }
 
 impl AsyncRead for Http2Stream {

@@ -15,6 +15,8 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
+use weir_config::model::UpstreamHttp;
+
 use super::error::TlsError;
 use super::material::{self, CertificateMaterial, PemFile};
 use super::suites::{self, ProtocolSettings};
@@ -93,6 +95,23 @@ impl ClientTls {
         config.resumption = Resumption::in_memory_sessions(SESSIONS_PER_WORKER);
         Arc::new(config)
     }
+}
+
+/// The protocol of HTTP/2 in TLS handshakes (ALPN).
+pub const H2: &[u8] = b"h2";
+
+/// The same configuration for an endpoint that is asked in this version of HTTP; it shares the
+/// known sessions.
+pub fn offering(config: &Arc<ClientConfig>, version: UpstreamHttp) -> Arc<ClientConfig> {
+    if version == UpstreamHttp::Http1 {
+        return Arc::clone(config);
+    }
+    let mut config = ClientConfig::clone(config);
+    if version == UpstreamHttp::Http2 {
+        config.alpn_protocols.clear();
+    }
+    config.alpn_protocols.insert(0, H2.to_vec());
+    Arc::new(config)
 }
 
 /// The name for SNI and verification: the configured one, else the endpoint's host name or address

@@ -26,7 +26,7 @@ mod x509;
 #[cfg(test)]
 mod tests;
 
-pub use self::client::{ClientSettings, ClientTls, server_name};
+pub use self::client::{ClientSettings, ClientTls, H2, offering, server_name};
 pub use self::client_certificates::{ClientVerifier, NoClient};
 pub use self::error::TlsError;
 pub use self::facts::{TlsFacts, facts};

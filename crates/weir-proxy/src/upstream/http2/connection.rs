@@ -155,7 +155,7 @@ impl SharedConnection {
         self.limit.get()
     }
 
-    /// Returns true if it is idle, and since when.
+    /// The time since which it is idle; `None` while it is in use or ends.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         (self.is_open() && self.streams.get() == 0).then(|| self.changed.get())
     }
@@ -251,7 +251,7 @@ enum PingProbe {
     Answered(Instant, u64),
 }
 
-/// What a connection's task does next.
+/// The next step of a connection's task.
 enum DriverStep {
     /// There are frames to send.
     Again,

@@ -123,14 +123,11 @@ impl<N: Net> Http2Connections<N> {
     }
 
     /// Has another connection opened, and waits for it.
-    pub(crate) fn open_another(
-        self: &Rc<Self>,
-        endpoint: &UpstreamEndpoint,
-        plan: OpeningPlan<N>,
-    ) -> Rc<Opening<N::Stream>> {
+    pub(crate) fn open_another(self: &Rc<Self>, plan: OpeningPlan<N>) -> Rc<Opening<N::Stream>> {
+        let endpoint = Arc::clone(&plan.endpoint);
         let opening = self.begin(plan);
         opening.joined.set(1);
-        self.with(endpoint, |own| own.opening.push(Rc::clone(&opening)));
+        self.with(&endpoint, |own| own.opening.push(Rc::clone(&opening)));
         opening
     }
 

@@ -21,8 +21,8 @@ use crate::limits::{
     HTTP2_ENDPOINT_RESETS, HTTP2_ENDPOINT_STREAMS, HTTP2_RESET_MEMORY, HTTP2_RESETS_REMEMBERED,
     HTTP2_SEND_BUFFER, HTTP2_UPSTREAM_WINDOW, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS,
 };
-use crate::net::Net;
 use crate::net::transport::Transport;
+use crate::net::{Net, tls};
 use crate::time::deadline_timer::{DeadlineTimer, before};
 use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::ConnectFailure;
@@ -32,9 +32,6 @@ use crate::upstream::http2::connection::{
 };
 use crate::upstream::http2::watched_io::{IoWatch, WatchedIo};
 use crate::upstream::{ConnectionOpening, UpstreamEndpoint, UpstreamPool};
-
-/// The protocol of HTTP/2 in TLS handshakes (ALPN).
-const H2: &[u8] = b"h2";
 
 /// A connection that is being opened.
 pub(crate) struct Opening<S> {
@@ -73,6 +70,7 @@ pub(crate) enum OpenedForExchange<S> {
 pub(crate) struct OpeningPlan<N: Net> {
     pub(crate) pool: Arc<UpstreamPool>,
     pub(crate) index: usize,
+    pub(crate) endpoint: Arc<UpstreamEndpoint>,
     pub(crate) net: N,
     /// The worker's configuration of TLS for the pool, if it has one.
     pub(crate) tls: Option<Arc<ClientConfig>>,
@@ -122,16 +120,33 @@ impl<S> Opening<S> {
     }
 }
 
+/// An opening whose task runs. However that ends, nobody waits for it any longer.
+struct BegunOpening<'a, N: Net> {
+    connections: &'a Http2Connections<N>,
+    endpoint: &'a UpstreamEndpoint,
+    begun: Rc<Opening<N::Stream>>,
+}
+
+impl<N: Net> Drop for BegunOpening<'_, N> {
+    fn drop(&mut self) {
+        self.connections.opened(self.endpoint, &self.begun);
+        if self.begun.outcome.borrow().is_none() {
+            let error = io::ErrorKind::ConnectionAborted.into();
+            self.begun.end(OpeningOutcome::Failed(ConnectFailure::Socket(error)));
+        }
+    }
+}
+
 impl<N: Net> Http2Connections<N> {
     /// Begins to open a connection, in a task of its own that then moves its frames.
     pub(super) fn begin(self: &Rc<Self>, plan: OpeningPlan<N>) -> Rc<Opening<N::Stream>> {
         let opening = Opening::new(plan.name_number);
         let (connections, begun) = (Rc::clone(self), Rc::clone(&opening));
+        let endpoint = Arc::clone(&plan.endpoint);
         tokio::task::spawn_local(async move {
-            let Some(endpoint) = plan.pool.endpoints.get(plan.index).cloned() else { return };
-            let driver = Box::pin(connections.open(plan, &endpoint, &begun)).await;
-            connections.opened(&endpoint, &begun);
             // The opening, and with it the connection, is not kept while that lives.
+            let begun = BegunOpening { connections: &connections, endpoint: &endpoint, begun };
+            let driver = Box::pin(connections.open(plan, &begun.begun)).await;
             drop(begun);
             if let Some(mut driver) = driver {
                 std::future::poll_fn(|context| driver.poll(context)).await;
@@ -145,13 +160,12 @@ impl<N: Net> Http2Connections<N> {
     async fn open(
         &self,
         plan: OpeningPlan<N>,
-        endpoint: &Arc<UpstreamEndpoint>,
         opening: &Rc<Opening<N::Stream>>,
     ) -> Option<Driver<N>> {
-        let patience = plan.patience;
+        let (patience, endpoint) = (plan.patience, Arc::clone(&plan.endpoint));
         let deadline = Instant::now() + patience;
         let mut timer = DeadlineTimer::default();
-        let opened = before(&mut timer, deadline, self.connect(plan, endpoint)).await;
+        let opened = before(&mut timer, deadline, self.connect(plan)).await;
         let late = |_| Err(ConnectFailure::Timeout(patience));
         let (outcome, driver) = match opened.unwrap_or_else(late) {
             Ok(Connected::Http2 { connection, tls, driver }) => {
@@ -159,7 +173,7 @@ impl<N: Net> Http2Connections<N> {
                 (OpeningOutcome::Open(connection, tls), Some(*driver))
             }
             Ok(Connected::Http1(opened)) => {
-                self.note_http1(endpoint, Instant::now());
+                self.note_http1(&endpoint, Instant::now());
                 (OpeningOutcome::Http1(Some(opened)), None)
             }
             Err(failure) => (OpeningOutcome::Failed(failure), None),
@@ -168,16 +182,12 @@ impl<N: Net> Http2Connections<N> {
         driver
     }
 
-    async fn connect(
-        &self,
-        plan: OpeningPlan<N>,
-        endpoint: &Arc<UpstreamEndpoint>,
-    ) -> Result<Connected<N>, ConnectFailure> {
-        let OpeningPlan { pool, index, net, tls, name, name_number, counted, .. } = plan;
-        let tls = tls.map(|config| with_http2(&config, endpoint.http));
+    async fn connect(&self, plan: OpeningPlan<N>) -> Result<Connected<N>, ConnectFailure> {
+        let OpeningPlan { pool, index, endpoint, net, tls, name, name_number, counted, .. } = plan;
+        let tls = tls.map(|config| tls::offering(&config, endpoint.http));
         let begin = ConnectionOpening { tls: tls.as_ref(), name, announcement: None };
         let (transport, handshake) = pool.connect(&net, index, begin).await?;
-        if tls.is_some() && transport.upstream_alpn() != Some(H2) {
+        if tls.is_some() && transport.upstream_alpn() != Some(tls::H2) {
             if endpoint.http == UpstreamHttp::Http2 {
                 let message = "the server does not choose HTTP/2 in the handshake (ALPN `h2`)";
                 return Err(ConnectFailure::Tls(io::Error::other(message)));
@@ -211,7 +221,7 @@ impl<N: Net> Http2Connections<N> {
             name: name_number,
             scheme: if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP },
             limits: ConnectionLimits::from(&pool.keepalive),
-            endpoint: Arc::clone(endpoint),
+            endpoint,
             worker: self.worker,
             holder: Arc::clone(&self.holder),
         };
@@ -225,16 +235,6 @@ impl<N: Net> Http2Connections<N> {
 enum Connected<N: Net> {
     Http2 { connection: Rc<SharedConnection>, tls: Option<Duration>, driver: Box<Driver<N>> },
     Http1(Box<PlainOpened<N::Stream>>),
-}
-
-/// The same configuration for a handshake that offers HTTP/2; it shares the known sessions.
-fn with_http2(config: &ClientConfig, version: UpstreamHttp) -> Arc<ClientConfig> {
-    let mut config = config.clone();
-    match version {
-        UpstreamHttp::Auto => config.alpn_protocols.insert(0, H2.to_vec()),
-        _ => config.alpn_protocols = vec![H2.to_vec()],
-    }
-    Arc::new(config)
 }
 
 /// The settings of `h2` for connections to endpoints.

@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::http::http2_fields::{trailer_fields, trailer_lines};
 use crate::http::http2_head::{self, AfterResponseHead};
 use crate::limits::{HTTP2_DATA_BYTES, HTTP2_REQUEST_HEAD_BYTES};
+use crate::net::http2_body::{self, broken_pipe};
 use crate::upstream::http2::connection::SharedPlace;
 
 /// A stream during its exchange.
@@ -46,7 +47,7 @@ pub(crate) struct EndpointStream {
 pub(crate) enum StreamLoss {
     /// The endpoint has said that it did nothing for the request, or it was never sent.
     Unprocessed,
-    /// What the endpoint sent is not HTTP/2, or no response.
+    /// The bytes of the endpoint are not HTTP/2, or no response.
     Malformed,
     /// The endpoint reset the stream.
     Reset,
@@ -191,22 +192,8 @@ impl EndpointStream {
             let is_done = held.is_empty() && !matches!(sender, RequestSender::Failed);
             return Poll::Ready(if is_done { Ok(()) } else { Err(broken_pipe()) });
         };
-        while !held.is_empty() {
-            body.reserve_capacity(held.len());
-            let room = match ready!(body.poll_capacity(context)) {
-                Some(Ok(room)) => room.min(held.len()),
-                Some(Err(_)) | None => return Poll::Ready(Err(broken_pipe())),
-            };
-            let data = held.split_to(room);
-            let is_last = ends && held.is_empty();
-            body.send_data(data, is_last).map_err(|_| broken_pipe())?;
-            if is_last {
-                *sender = RequestSender::Ended;
-                return Poll::Ready(Ok(()));
-            }
-        }
+        ready!(http2_body::poll_send(context, body, held, ends))?;
         if ends {
-            body.send_data(Bytes::new(), true).map_err(|_| broken_pipe())?;
             *sender = RequestSender::Ended;
         }
         Poll::Ready(Ok(()))
@@ -318,10 +305,6 @@ impl EndpointStream {
         }
         count > 0
     }
-}
-
-fn broken_pipe() -> io::Error {
-    io::ErrorKind::BrokenPipe.into()
 }
 
 impl AsyncRead for EndpointStream {
