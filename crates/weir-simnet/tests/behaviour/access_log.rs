@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// One line. Its objects are flat except for `tls` and `captures`, which scenarios do not read, and `grpc`.
+/// One line. Its objects are flat except for `tls` and `captures`, which scenarios do not read, and
+/// `grpc`.
 pub(crate) struct Line(String);
 
 impl fmt::Debug for Line {

@@ -69,10 +69,12 @@ fn the_times_that_the_clients_of_a_stream_wait_are_counted_for_its_route() {
             sleep(Duration::from_millis(pause)).await;
             upstream.send("data: 1\n\n").await;
             client.chunk().await;
+            assert_eq!(world.in_flight(), 1, "a stream keeps its slot");
         }
         drop(upstream);
         client.chunk().await;
         world.log_line().await;
+        assert_eq!(world.in_flight(), 0);
         let read = world.process.numbers.read();
         let of_route = read.routes.iter().find(|route| !route.route.is_empty()).unwrap();
         let (first, gaps) = (&of_route.streams.first, &of_route.streams.gaps);
