@@ -362,7 +362,7 @@ impl Outcomes {
                     outcome.or_worse(CoverageOutcome::Differently(SHOWN_PATH.to_owned()))
                 }
                 (Some(outcome), _) => outcome,
-                // What guards the block says itself what to do.
+                // The directive that guards the block says itself what to do.
                 (None, Some(CoverageEntry { outcome: CoverageOutcome::Refused(_), line, .. }))
                     if !directives::is_guard(&statement.directive.name.text) =>
                 {

@@ -574,7 +574,7 @@ impl Pump {
         }
         let trailers = source.take_trailers();
         if self.has_undecoded() || !self.direct.is_empty() {
-            // What was read goes first.
+            // The bytes that were read go first.
             self.ended = Some(trailers.into());
         } else {
             self.end(&trailers);

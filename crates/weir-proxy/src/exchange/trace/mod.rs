@@ -327,7 +327,7 @@ impl<'a> Tracer<'a> {
         matches!(self.trace.end, TraceEnd::Refused { .. })
     }
 
-    /// What a client with TLS begins with, where it is passed on.
+    /// The first message of a client with TLS, where it is passed on.
     fn preread(&self) -> Preread<'_> {
         let TracedRequest { server_name, alpn, .. } = *self.input;
         let begins =
