@@ -183,18 +183,43 @@ impl<'a> Dispatch<'a> {
                     Box::pin(self.outlast_shortage(exchange, upload)).await?;
                     continue;
                 }
+                Err(Unopened::NoWebSockets) => self.note_no_websockets(exchange, index),
                 Err(Unopened::Failed(failure)) => {
                     let trouble = failure.trouble();
                     scope.connect_failed(self.at(index), failure);
+                    scope.endpoint_failed(self.at(index), PassiveCause::Connect);
                     trouble
                 }
             };
-            scope.endpoint_failed(self.at(index), PassiveCause::Connect);
             if !self.may_go_on(exchange, trouble) {
                 return Err(self.failed(trouble.cause()));
             }
             Box::pin(self.go_on(exchange, upload, trouble)).await?;
         }
+    }
+
+    /// Tells the operator that an endpoint takes no WebSockets over HTTP/2, which is no failure of
+    /// it: any client can ask for one. Another endpoint may take them.
+    #[cold]
+    fn note_no_websockets<C: ClientSide>(
+        &self,
+        exchange: &mut Exchange<'_, C>,
+        index: usize,
+    ) -> Trouble {
+        let worker = exchange.scope.worker;
+        if let Some(slot) = &mut exchange.placement.slot {
+            slot.not_sent();
+        }
+        if let Some(endpoint) = self.pool.endpoints.get(index) {
+            let sentence = format!(
+                "pool {}: server {} takes no WebSockets over HTTP/2 (its SETTINGS lack \
+                 ENABLE_CONNECT_PROTOCOL, RFC 8441); `http=1` for it, or `http_version auto` with \
+                 `tls`, lets Weir ask for them over HTTP/1.1",
+                self.pool.name, endpoint.name
+            );
+            worker.client_notices.say(&worker.process.incidents, self.now, &sentence);
+        }
+        Trouble::NoWebSockets
     }
 
     /// An endpoint of the pool.

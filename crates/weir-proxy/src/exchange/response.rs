@@ -101,7 +101,9 @@ async fn stream<C: ClientSide>(
     let raw = std::mem::take(&mut attempt.raw);
     let head = std::mem::take(&mut exchange.heads.response_out);
     let received = if switching { Framing::None } else { exchange.heads.response.framing };
-    let (framing, most) = stream_framing(received, attempt.upstream.transport.is_shared());
+    // What follows a switch is for the tunnel.
+    let has_end = attempt.upstream.transport.is_shared() && !switching;
+    let (framing, most) = stream_framing(received, has_end);
     let trailers = trailers::of_response(
         &route.trailers.1,
         &exchange.heads.request,
@@ -154,9 +156,9 @@ async fn stream<C: ClientSide>(
 
 /// The framing of a response's body in the stream, and its most bytes. A stream of HTTP/2 has an end
 /// of its own, which is read in any case; `h2` compares the length.
-fn stream_framing(received: Framing, multiplexed: bool) -> (Framing, u64) {
+fn stream_framing(received: Framing, has_end: bool) -> (Framing, u64) {
     match received {
-        framing if !multiplexed => (framing, u64::MAX),
+        framing if !has_end => (framing, u64::MAX),
         Framing::None => (Framing::UntilClose, 0),
         _ => (Framing::UntilClose, u64::MAX),
     }

@@ -23,3 +23,4 @@ pub mod rewrites;
 pub(crate) mod sample;
 pub(crate) mod trailers;
 pub(crate) mod upgrade;
+pub(crate) mod websocket;

@@ -2,7 +2,9 @@
 //! not inspect the bytes after a switch, so only protocols that the configuration names are offered
 //! to an endpoint, and the endpoint may switch only to those. `tunnel.rs` transfers the bytes.
 
-use weir_wire::{RequestHead, ResponseHead};
+use weir_wire::{Framing, Method, RequestHead, ResponseHead};
+
+use crate::http::websocket::WebSocketAccept;
 
 /// The maximum number of protocols that a 101 may name.
 const MOST_TAKEN: usize = 8;
@@ -10,6 +12,17 @@ const MOST_TAKEN: usize = 8;
 /// The names of protocols, each with its version if it has one; case is ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Protocols(Box<[Box<[u8]>]>);
+
+/// The switch that an endpoint of HTTP/2 would have to make for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequestedSwitch {
+    /// None.
+    Nothing,
+    /// To a WebSocket, with this answer to its key.
+    WebSocket(WebSocketAccept),
+    /// To a protocol that HTTP/2 has no way to ask for.
+    Other,
+}
 
 impl Protocols {
     /// The protocols of a configuration.
@@ -53,6 +66,29 @@ impl Protocols {
         request.upgrade && is_bounded && response.protocols(raw).all(was_offered)
     }
 
+    /// The switch that a request asks for which is sent with this method. One for a WebSocket has
+    /// no body and one key (RFC 6455 section 4.1).
+    pub(crate) fn requested(
+        &self,
+        head: &RequestHead,
+        bytes: &[u8],
+        method: Method,
+    ) -> RequestedSwitch {
+        if !self.are_offered(head, bytes) {
+            return RequestedSwitch::Nothing;
+        }
+        let asks = self.offered(head, bytes).any(|name| name.eq_ignore_ascii_case(b"websocket"));
+        let is_bare = matches!(head.framing, Framing::None | Framing::Length(0));
+        let is_key = |name: &[u8]| name.eq_ignore_ascii_case(b"sec-websocket-key");
+        let mut keys = head.headers.iter().filter(|header| is_key(header.name.of(bytes)));
+        match (keys.next(), keys.next()) {
+            (Some(key), None) if asks && is_bare && method == Method::Get => {
+                RequestedSwitch::WebSocket(WebSocketAccept::to_key(key.value.of(bytes)))
+            }
+            _ => RequestedSwitch::Other,
+        }
+    }
+
     fn offered<'a>(
         &'a self,
         head: &'a RequestHead,
@@ -85,6 +121,33 @@ mod tests {
         let head = response(&raw, Method::Get);
         let may_switch = protocols.may_switch(&request.head, &request.bytes, &head, raw.as_bytes());
         assert_eq!(may_switch, expected.1, "{offered} {taken}");
+    }
+
+    #[test]
+    fn a_websocket_over_http2_has_one_key_and_no_body() {
+        let requested = |method: &str, offered: &str| {
+            let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n{offered}\r\n");
+            let request = SampleRequest::new(&text);
+            let method = request.head.method;
+            let protocols = Protocols::new(&["websocket", "x"]);
+            protocols.requested(&request.head, &request.bytes, method)
+        };
+        let (websocket, key) =
+            ("Connection: upgrade\r\nUpgrade: x, websocket\r\n", "Sec-WebSocket-Key: a\r\n");
+        let asked = requested("GET", &format!("{websocket}{key}"));
+        assert_eq!(asked, RequestedSwitch::WebSocket(WebSocketAccept::to_key(b"a")));
+        for (method, lines) in [
+            ("GET", websocket.to_owned()),
+            ("GET", format!("{websocket}{key}{key}")),
+            ("GET", format!("{websocket}{key}Content-Length: 1\r\n")),
+            ("POST", format!("{websocket}{key}")),
+            ("GET", format!("Connection: upgrade\r\nUpgrade: x\r\n{key}")),
+        ] {
+            assert_eq!(requested(method, &lines), RequestedSwitch::Other, "{method} {lines}");
+        }
+        for lines in ["", key, "Upgrade: websocket\r\n", "Connection: upgrade\r\nUpgrade: y\r\n"] {
+            assert_eq!(requested("GET", lines), RequestedSwitch::Nothing, "{lines}");
+        }
     }
 
     #[test]

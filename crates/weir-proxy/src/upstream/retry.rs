@@ -20,6 +20,8 @@ pub(crate) enum Trouble {
     Refused,
     /// The endpoint did nothing for the request, as it said itself (`REFUSED_STREAM`, GOAWAY).
     Unprocessed,
+    /// The endpoint takes no WebSockets over HTTP/2.
+    NoWebSockets,
     /// No response, for this cause.
     Cause(Cause),
     /// A response of this status.
@@ -36,6 +38,7 @@ impl Trouble {
         match self {
             Self::Refused => Cause::ConnectFailed,
             Self::Unprocessed => Cause::UpstreamReset,
+            Self::NoWebSockets => Cause::NoWebsocket,
             Self::Cause(cause) => cause,
             Self::Status(_) | Self::Grpc(_) => Cause::NoEndpoint,
         }
@@ -44,7 +47,9 @@ impl Trouble {
     /// The failure as it is recorded.
     pub(crate) fn setback(self) -> Setback {
         match self {
-            Self::Refused | Self::Unprocessed | Self::Cause(_) => Setback::Cause(self.cause()),
+            Self::Refused | Self::Unprocessed | Self::NoWebSockets | Self::Cause(_) => {
+                Setback::Cause(self.cause())
+            }
             Self::Status(status) => Setback::Status(status),
             Self::Grpc(status) => Setback::Grpc(status),
         }
@@ -58,8 +63,13 @@ impl Trouble {
 
     fn is(self, on: RetryOn) -> bool {
         match on {
-            RetryOn::Refused => matches!(self, Self::Refused | Self::Unprocessed),
-            RetryOn::Connect if self == Self::Unprocessed => true,
+            // Nothing was sent.
+            RetryOn::Refused | RetryOn::Connect
+                if matches!(self, Self::Unprocessed | Self::NoWebSockets) =>
+            {
+                true
+            }
+            RetryOn::Refused => self == Self::Refused,
             RetryOn::Connect => matches!(
                 self.cause(),
                 Cause::ConnectFailed | Cause::ConnectTimeout | Cause::UpstreamTls

@@ -135,10 +135,12 @@ const LOOPED: &str = "GET /app HTTP/1.1\r\nHost: a\r\nWeir-Hops: 11\r\n\r\n";
 /// Causes without a case here: a client that is gone gets no response; an internal error cannot be
 /// provoked. The others need longer scenarios: `timeouts.rs` has a server that does not accept a
 /// request, `slow.rs` total times and minimum rates, `memory.rs` a shortage of memory,
-/// `limiting.rs` limits, `tls.rs` requests without TLS; e2e `tcp.rs` has a server that goes down.
-const ELSEWHERE: [Cause; 12] = [
+/// `limiting.rs` limits, `tls.rs` requests without TLS, `websockets_http2.rs` servers without
+/// WebSockets; e2e `tcp.rs` has a server that goes down.
+const ELSEWHERE: [Cause; 13] = [
     Cause::ClientGone,
     Cause::EndpointDown,
+    Cause::NoWebsocket,
     Cause::PlainHttp,
     Cause::Internal,
     Cause::UpstreamSendTimeout,

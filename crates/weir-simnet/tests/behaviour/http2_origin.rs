@@ -32,6 +32,13 @@ pub(crate) struct Http2Connection {
     leave: Rc<Notify>,
 }
 
+/// The word of a server about WebSockets over HTTP/2, in its SETTINGS (RFC 8441).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WebSockets {
+    Taken,
+    NotTaken,
+}
+
 /// A request, and the response to it.
 pub(crate) struct OriginStream {
     pub(crate) request: Request<RecvStream>,
@@ -57,18 +64,27 @@ impl Origin {
     /// Waits for the next connection of HTTP/2 that permits this number of streams at once.
     pub(crate) async fn accept_http2(&self, streams: u32) -> Http2Connection {
         let stream = self.accept().await.into_stream();
-        Http2Connection::serve(stream, streams)
+        Http2Connection::serve(stream, streams, WebSockets::Taken)
     }
 }
 
 impl Http2Connection {
     /// Serves HTTP/2 on a connection.
-    pub(crate) fn serve(io: impl AsyncRead + AsyncWrite + Unpin + 'static, streams: u32) -> Self {
+    pub(crate) fn serve(
+        io: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        streams: u32,
+        websockets: WebSockets,
+    ) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (vanish, leave) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
         let (vanishes, leaves) = (Rc::clone(&vanish), Rc::clone(&leave));
         spawn_local(async move {
-            let handshake = Builder::new().max_concurrent_streams(streams).handshake(io);
+            let mut builder = Builder::new();
+            builder.max_concurrent_streams(streams);
+            if websockets == WebSockets::Taken {
+                builder.enable_connect_protocol();
+            }
+            let handshake = builder.handshake(io);
             let Ok(mut connection) = handshake.await else { return };
             loop {
                 tokio::select! {
@@ -148,6 +164,18 @@ impl OriginStream {
     /// Sends an interim response.
     pub(crate) fn inform(&mut self, status: u16, fields: &[(&str, &str)]) {
         self.respond.send_informational(head(status, fields)).unwrap();
+    }
+
+    /// Reads what has come without giving room for more, until nothing comes for a second; returns
+    /// the number of bytes.
+    pub(crate) async fn hold_what_comes(&mut self) -> usize {
+        let mut held = 0;
+        while let Ok(Some(data)) =
+            timeout(Duration::from_secs(1), self.request.body_mut().data()).await
+        {
+            held += data.unwrap().len();
+        }
+        held
     }
 
     /// Sends a response that consists of its head.

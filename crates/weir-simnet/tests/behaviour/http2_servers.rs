@@ -6,12 +6,13 @@ use std::time::Duration;
 use h2::Reason;
 use tokio::time::Instant;
 
-use crate::http2_origin::OriginStream;
+use crate::http2_origin::{Http2Connection, OriginStream, WebSockets};
 use crate::http2_peer::{
     ACK, CANCEL, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, Http2Peer, INTERNAL_ERROR, PING,
     POST, RST_STREAM, block, http2,
 };
 use crate::peer::{End, Peer};
+use crate::tls_peer::{TlsPeer, certify};
 use crate::world::{World, app, pass, play};
 use crate::{GET, OK};
 
@@ -768,6 +769,42 @@ fn a_connection_that_ended_while_it_was_idle_costs_no_request() {
         upstream.request().await.answer("ok");
         assert_eq!(answer(&mut client).await, (200, "ok".into()));
         assert_eq!(world.log().await.len(), 2);
+    });
+}
+
+#[test]
+fn idle_connections_of_http1_are_used_while_their_server_is_asked_for_its_version_again() {
+    let auto = "http_version auto; server 10.0.1.1:80; tls verify=off name=a;";
+    play(&pool(&format!("{auto} keepalive timeout=10m;")), async |world| {
+        let (origin, own) = (world.origin(1), certify(world));
+        let mut clients = begin(world, &[GET]).await;
+        let mut first = TlsPeer::server_of(origin.accept().await, &own, &["http/1.1"]).await;
+        first.head().await;
+        first.send(OK).await;
+        assert_eq!(answer(&mut clients[0]).await.1, "ok");
+        // A minute later it is asked again, with the next connection that has to be opened.
+        pass(61_000).await;
+        clients[0].send(GET).await;
+        first.head().await;
+        clients.extend(begin(world, &[GET]).await);
+        let asked = origin.accept().await;
+        // Nothing waits for its answer.
+        clients.extend(begin(world, &[GET]).await);
+        let mut third = TlsPeer::server_of(origin.accept().await, &own, &["http/1.1"]).await;
+        third.head().await;
+        third.send(OK).await;
+        first.send(OK).await;
+        assert_eq!(answer(&mut clients[2]).await.1, "ok");
+        assert_eq!(answer(&mut clients[0]).await.1, "ok");
+        // It has HTTP/2 by now, and so have all later requests.
+        let asked = TlsPeer::server_of(asked, &own, &["h2"]).await;
+        let mut upstream = Http2Connection::serve(asked.into_stream(), 100, WebSockets::Taken);
+        upstream.request().await.answer("two");
+        assert_eq!(answer(&mut clients[1]).await.1, "two");
+        clients[0].send(GET).await;
+        upstream.request().await.answer("two");
+        assert_eq!(answer(&mut clients[0]).await.1, "two");
+        assert_eq!((world.log().await.len(), world.connect_count(1)), (5, 3));
     });
 }
 

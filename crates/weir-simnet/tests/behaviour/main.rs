@@ -56,6 +56,7 @@ mod timeouts;
 mod tls;
 mod tls_peer;
 mod turns;
+mod websockets_http2;
 mod why;
 mod world;
 

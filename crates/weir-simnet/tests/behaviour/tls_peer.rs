@@ -49,11 +49,27 @@ impl TlsPeer {
 
     /// Accepts TLS as a server with this certificate.
     pub(crate) async fn server(peer: Peer, own: &Certified) -> Self {
+        Self::server_of(peer, own, &[]).await
+    }
+
+    /// The same for a server that speaks these protocols.
+    pub(crate) async fn server_of(peer: Peer, own: &Certified, protocols: &[&str]) -> Self {
         let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
         let config = ServerConfig::builder().with_no_client_auth();
-        let config = config.with_single_cert(vec![own.cert.der().clone()], key).unwrap();
+        let mut config = config.with_single_cert(vec![own.cert.der().clone()], key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Self(acceptor.accept(peer.into_stream()).await.unwrap().into())
+    }
+
+    /// The protocol that both sides have agreed on.
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
+        self.0.get_ref().1.alpn_protocol()
+    }
+
+    /// The connection, of which nothing was read yet.
+    pub(crate) fn into_stream(self) -> TlsStream<SimStream> {
+        self.0
     }
 
     /// Sends all bytes.

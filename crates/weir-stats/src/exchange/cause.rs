@@ -102,6 +102,8 @@ pub enum Cause {
     ConnectionCap,
     /// The endpoint went down, and its pool ends exchanges then (503).
     EndpointDown,
+    /// The endpoint speaks HTTP/2 and takes no WebSockets over it (501).
+    NoWebsocket,
     /// A bug in Weir, counted.
     Internal,
 }
@@ -153,6 +155,7 @@ impl Cause {
         Self::WorkerLost,
         Self::ConnectionCap,
         Self::EndpointDown,
+        Self::NoWebsocket,
         Self::Internal,
     ];
 
@@ -228,6 +231,7 @@ impl Cause {
             Self::WorkerLost => "worker_lost",
             Self::ConnectionCap => "connection_cap",
             Self::EndpointDown => "endpoint_down",
+            Self::NoWebsocket => "no_websocket",
             Self::Internal => "internal",
         }
     }
@@ -256,6 +260,7 @@ impl Cause {
             Self::BodyTooLarge => 413,
             Self::ClientGone => 499,
             Self::Internal => 500,
+            Self::NoWebsocket => 501,
             Self::ConnectFailed | Self::UpstreamTls | Self::UpstreamReset | Self::BadResponse => {
                 502
             }
@@ -328,7 +333,9 @@ impl Cause {
             // HAProxy lets such a request wait in its queue, where it expires.
             Self::PoolFull | Self::QueueTimeout => *b"sQ",
             Self::QueueFull => *b"SQ",
-            Self::NoEndpoint | Self::ConnectFailed | Self::UpstreamTls => *b"SC",
+            Self::NoEndpoint | Self::ConnectFailed | Self::UpstreamTls | Self::NoWebsocket => {
+                *b"SC"
+            }
             Self::NoResources => *b"RC",
             Self::ConnectTimeout => *b"sC",
             Self::UpstreamReset => *b"SH",

@@ -423,6 +423,7 @@ impl Cause {
             }
             Self::WorkerLost => "Weir's worker that served it hung or panicked.",
             Self::EndpointDown => "The endpoint went down, and its pool ends exchanges then.",
+            Self::NoWebsocket => "The endpoint takes no WebSockets over HTTP/2.",
             Self::ConnectionCap => {
                 "No connection was free for other clients, and this request's client had the most."
             }

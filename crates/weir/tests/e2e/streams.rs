@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::client::{Client, End};
 use crate::support::origin::Origin;
-use crate::support::programs::{Certificate, openssl};
+use crate::support::programs::{Certificate, Haproxy, openssl};
 use crate::support::weir::Weir;
 use crate::support::{Directory, PATIENCE, pattern};
 
@@ -64,6 +64,76 @@ fn frames_sent_together_with_the_upgrade_are_not_lost() {
     client.send(format!("{UPGRADE}early frame"));
     assert_eq!(client.head().status, 101);
     assert_eq!(client.exactly(11), b"early frame");
+}
+
+/// Starts an origin that answers whatever key a request has, and echoes every byte.
+fn origin_with_any_key() -> Origin {
+    Origin::start(|connection| {
+        let Some(head) = connection.head() else { return };
+        let key = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("sec-websocket-key").then(|| value.trim().to_owned())
+        });
+        let text = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key.expect("it has a key"));
+        let digest = openssl("dgst -sha1 -binary", text.as_bytes()).stdout;
+        let accept = String::from_utf8(openssl("base64", &digest).stdout).unwrap();
+        connection.send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {}\r\n\r\n",
+            accept.trim()
+        ));
+        while let Some(bytes) = connection.some() {
+            connection.send(bytes);
+        }
+    })
+}
+
+/// HAProxy with one listener and one server, each with these words.
+fn haproxy_between(directory: &Directory, bind: &str, server: &str) -> Haproxy {
+    Haproxy::start(
+        directory,
+        &format!(
+            "defaults
+                 mode http
+                 timeout client 60s
+                 timeout server 60s
+                 timeout connect 10s
+             listen between
+                 bind fd@0 {bind}
+                 server one {server}\n"
+        ),
+    )
+}
+
+/// HAProxy translates WebSockets between HTTP/1 and HTTP/2 (RFC 8441): one behind Weir is its server
+/// of HTTP/2, another one before it its client of HTTP/2.
+#[test]
+fn a_websocket_passes_to_haproxy_over_http2_from_clients_of_both_versions() {
+    let directories = [Directory::new(), Directory::new(), Directory::new()];
+    let origin = origin_with_any_key();
+    let server = haproxy_between(&directories[0], "proto h2", &origin.address.to_string());
+    let config = format!(
+        "pool app {{ server {} http=2; }}
+         listen 127.0.0.1:0 {{ http2 on; default -> app; }}",
+        server.address
+    );
+    let weir = Weir::start(&directories[1], &config);
+    let to_weir = format!("{} proto h2", weir.address());
+    let before = haproxy_between(&directories[2], "", &to_weir);
+    for address in [weir.address(), before.address] {
+        let mut client = Client::connect(address);
+        client.send(UPGRADE);
+        let response = client.head();
+        assert_eq!(response.status, 101);
+        assert_eq!(response.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        for length in [1, 100, 70_000] {
+            let frame = pattern(length);
+            client.send(&frame);
+            assert!(client.exactly(length) == frame, "{length} bytes differ");
+        }
+        client.finish_sending();
+        assert_eq!(client.rest(), (Vec::new(), End::Closed));
+    }
 }
 
 #[test]

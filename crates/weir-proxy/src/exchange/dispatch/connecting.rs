@@ -17,6 +17,7 @@ use crate::exchange::dispatch::Dispatch;
 use crate::exchange::pump::Pump;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
+use crate::http::upgrade::RequestedSwitch;
 use crate::limiting::server_connections::CountedConnection;
 use crate::limits::HTTP2_OPENINGS;
 use crate::net::transport::Transport;
@@ -27,6 +28,7 @@ use crate::upstream::ConnectionOpening;
 use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::http2::ReadyStream;
 use crate::upstream::http2::opening::{OpenedForExchange, Opening, OpeningPlan, PlainOpened};
+use crate::upstream::http2::stream::StreamPurpose;
 use crate::upstream::idle::{Eligible, UpstreamConnection};
 use crate::upstream::retry::Trouble;
 
@@ -37,6 +39,7 @@ pub(super) type Established<S> = (Box<UpstreamConnection<S>>, Option<Duration>);
 #[derive(Clone, Copy)]
 struct StreamWait {
     index: usize,
+    purpose: StreamPurpose,
     /// The whole time that it may take, and its end.
     patience: Duration,
     deadline: Instant,
@@ -45,7 +48,21 @@ struct StreamWait {
 /// The reason why no connection was opened.
 pub(super) enum Unopened {
     ClientGone,
+    /// The endpoint takes no WebSockets over HTTP/2, and may be asked in nothing else.
+    NoWebSockets,
     Failed(ConnectFailure),
+}
+
+/// The switch of protocols that the request asks for, of those that its route permits.
+fn requested_switch<C: ClientSide>(exchange: &Exchange<'_, C>) -> RequestedSwitch {
+    let Exchange { client, heads, route, .. } = exchange;
+    match route {
+        Some(route) if heads.request.upgrade && !heads.internal.drops_body() => {
+            let method = heads.sent_method();
+            route.protocols.requested(&heads.request, client.head(), method)
+        }
+        _ => RequestedSwitch::Nothing,
+    }
 }
 
 impl ConnectFailure {
@@ -70,9 +87,14 @@ impl Dispatch<'_> {
         exchange: &Exchange<'_, C>,
         index: usize,
     ) -> Option<Box<UpstreamConnection<StreamOf<C>>>> {
-        let idle = &exchange.scope.worker.idle;
-        if self.is_multiplexed(exchange.scope, index) {
-            return self.ready_stream(exchange.scope, index);
+        let (idle, http2) = (&exchange.scope.worker.idle, &exchange.scope.worker.http2);
+        if let Some(purpose) = self.stream_purpose(exchange, index) {
+            let ready = self.ready_stream(exchange.scope, index, purpose);
+            let endpoint = self.pool.endpoints.get(index)?;
+            // One that has chosen HTTP/1.1 is asked again when a connection is opened.
+            if ready.is_some() || !http2.has_chosen_http1(endpoint) {
+                return ready;
+            }
         }
         if self.fresh {
             return None;
@@ -89,12 +111,28 @@ impl Dispatch<'_> {
             .await
     }
 
-    /// Tells whether requests to this endpoint share connections.
-    fn is_multiplexed<N: Net>(&self, scope: Scope<'_, N>, index: usize) -> bool {
-        let endpoint = self.pool.endpoints.get(index);
-        endpoint.is_some_and(|endpoint| {
-            endpoint.http != UpstreamHttp::Http1 && scope.worker.http2.are_used(endpoint, self.now)
-        })
+    /// The purpose of the stream that the request has if it shares a connection to this endpoint. With
+    /// `http_version auto` HTTP/1.1 has the switches of protocols that the endpoint does not take
+    /// over HTTP/2; with `2` a switch to another protocol than WebSocket is not offered.
+    fn stream_purpose<C: ClientSide>(
+        &self,
+        exchange: &Exchange<'_, C>,
+        index: usize,
+    ) -> Option<StreamPurpose> {
+        let http2 = &exchange.scope.worker.http2;
+        let endpoint = self.pool.endpoints.get(index)?;
+        if endpoint.http == UpstreamHttp::Http1 || !http2.are_used(endpoint, self.now) {
+            return None;
+        }
+        let has_choice = endpoint.http == UpstreamHttp::Auto;
+        match requested_switch(exchange) {
+            RequestedSwitch::WebSocket(accept) => {
+                let purpose = StreamPurpose::WebSocket(accept);
+                (!has_choice || !http2.refuses(endpoint, purpose)).then_some(purpose)
+            }
+            RequestedSwitch::Other if has_choice => None,
+            RequestedSwitch::Nothing | RequestedSwitch::Other => Some(StreamPurpose::Request),
+        }
     }
 
     /// Takes a stream of an open connection, if one has room.
@@ -103,8 +141,10 @@ impl Dispatch<'_> {
         &self,
         scope: Scope<'_, N>,
         index: usize,
+        purpose: StreamPurpose,
     ) -> Option<Box<UpstreamConnection<N::Stream>>> {
-        let ready = scope.worker.http2.take(self.at(index), self.name_number(), self.now)?;
+        let (at, name) = (self.at(index), self.name_number());
+        let ready = scope.worker.http2.take(at, name, purpose, self.now)?;
         Some(Box::new(self.begin_stream(index, ready)))
     }
 
@@ -136,8 +176,10 @@ impl Dispatch<'_> {
         let attempt = attempt.map(|wait| wait.saturating_sub(now.saturating_duration_since(since)));
         let patience = attempt.unwrap_or(Duration::MAX).min(self.rules.timeouts.connect);
         let deadline = now + patience;
-        if C::SHARES_CONNECTIONS && self.is_multiplexed(scope, index) {
-            let wait = StreamWait { index, patience, deadline };
+        if C::SHARES_CONNECTIONS
+            && let Some(purpose) = self.stream_purpose(exchange, index)
+        {
+            let wait = StreamWait { index, purpose, patience, deadline };
             let opened = self.await_stream(exchange, upload, wait).await?;
             if let Some(established) = opened {
                 return Ok(established);
@@ -176,7 +218,8 @@ impl Dispatch<'_> {
     }
 
     /// Waits for a stream of a connection that is being opened, and has one opened if there is none
-    /// with room. `None` if the endpoint speaks HTTP/1.1 and another exchange has its connection.
+    /// with room. `None` if a connection of HTTP/1.1 is to be opened: because the endpoint speaks only
+    /// that and another exchange has the connection, or because the request needs it.
     async fn await_stream<C: ClientSide>(
         &self,
         exchange: &mut Exchange<'_, C>,
@@ -187,8 +230,12 @@ impl Dispatch<'_> {
         let (buffers, http2) = (&scope.worker.buffers, &scope.worker.http2);
         for _ in 0..HTTP2_OPENINGS {
             let now = Instant::now();
-            if let Some(ready) = http2.take(at, self.name_number(), now) {
+            if let Some(ready) = http2.take(at, self.name_number(), wait.purpose, now) {
                 return Ok(Some((Box::new(self.begin_stream(wait.index, ready)), None)));
+            }
+            let endpoint = self.pool.endpoints.get(wait.index);
+            if endpoint.is_some_and(|endpoint| http2.refuses(endpoint, wait.purpose)) {
+                return self.goes_without_stream(wait.index);
             }
             let opening = self.opening(scope, wait, now)?;
             let opened = wait_with(&mut exchange.client, wait.deadline, |client, context| {
@@ -201,7 +248,11 @@ impl Dispatch<'_> {
                 |Elapsed| Some(OpenedForExchange::Failed(ConnectFailure::Timeout(wait.patience)));
             match opened.await.unwrap_or_else(late).ok_or(Unopened::ClientGone)? {
                 OpenedForExchange::Shared(connection, tls) => {
-                    if let Some(ready) = ReadyStream::of(&connection, at, Instant::now()) {
+                    if !connection.takes(wait.purpose) {
+                        return self.goes_without_stream(wait.index);
+                    }
+                    let now = Instant::now();
+                    if let Some(ready) = ReadyStream::of(&connection, at, wait.purpose, now) {
                         return Ok(Some((Box::new(self.begin_stream(wait.index, ready)), tls)));
                     }
                 }
@@ -216,6 +267,14 @@ impl Dispatch<'_> {
         }
         let error = io::Error::other("HTTP/2: its connections take no streams");
         Err(Unopened::Failed(ConnectFailure::Socket(error)))
+    }
+
+    /// The outcome for a request whose purpose the endpoint takes no streams for: with `http_version
+    /// auto` it has a connection of HTTP/1.1.
+    fn goes_without_stream<T>(&self, index: usize) -> Result<Option<T>, Unopened> {
+        let endpoint = self.pool.endpoints.get(index);
+        let has_choice = endpoint.is_some_and(|endpoint| endpoint.http == UpstreamHttp::Auto);
+        if has_choice { Ok(None) } else { Err(Unopened::NoWebSockets) }
     }
 
     /// Joins those that wait for a connection that is being opened, or has another one opened.

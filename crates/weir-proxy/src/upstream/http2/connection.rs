@@ -29,6 +29,7 @@ use crate::net::Net;
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::upstream::UpstreamEndpoint;
+use crate::upstream::http2::stream::StreamPurpose;
 use crate::upstream::http2::watched_io::{IoWatch, WatchedIo};
 use crate::upstream::idle_count::OfWorker;
 
@@ -148,6 +149,15 @@ impl SharedConnection {
         sender
             .as_mut()
             .is_some_and(|sender| matches!(sender.poll_ready(context), Poll::Ready(Ok(()))))
+    }
+
+    /// Returns true if the endpoint has said that it takes streams for this purpose (RFC 8441
+    /// section 3).
+    pub(crate) fn takes(&self, purpose: StreamPurpose) -> bool {
+        let sender = self.sender.borrow();
+        let takes_websockets =
+            || sender.as_ref().is_some_and(SendRequest::is_extended_connect_protocol_enabled);
+        matches!(purpose, StreamPurpose::Request) || takes_websockets()
     }
 
     /// The most streams at once.

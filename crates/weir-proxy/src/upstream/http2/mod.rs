@@ -19,7 +19,7 @@ use crate::net::Net;
 use crate::time::instant::Instant;
 use crate::upstream::http2::connection::{ConnectionLimits, SharedConnection, SharedPlace};
 use crate::upstream::http2::opening::{Opening, OpeningPlan};
-use crate::upstream::http2::stream::EndpointStream;
+use crate::upstream::http2::stream::{EndpointStream, StreamPurpose};
 use crate::upstream::idle_count::OfWorker;
 use crate::upstream::{EndpointRef, UpstreamEndpoint};
 
@@ -63,16 +63,15 @@ impl ReadyStream {
     pub(crate) fn of(
         connection: &Rc<SharedConnection>,
         at: EndpointRef<'_>,
+        purpose: StreamPurpose,
         now: Instant,
     ) -> Option<Self> {
         let limits = ConnectionLimits::from(&at.pool.keepalive);
-        Some(connection.take(limits, now)?.into())
+        Some(Self::at(connection.take(limits, now)?, purpose))
     }
-}
 
-impl From<SharedPlace> for ReadyStream {
-    fn from(place: SharedPlace) -> Self {
-        Self { reused: place.is_reused(), stream: Box::new(EndpointStream::new(place)) }
+    fn at(place: SharedPlace, purpose: StreamPurpose) -> Self {
+        Self { reused: place.is_reused(), stream: Box::new(EndpointStream::new(place, purpose)) }
     }
 }
 
@@ -94,16 +93,38 @@ impl<N: Net> Http2Connections<N> {
         }
     }
 
+    /// Returns true if the endpoint has chosen HTTP/1.1 the last time that it was asked.
+    pub(crate) fn has_chosen_http1(&self, endpoint: &UpstreamEndpoint) -> bool {
+        let endpoints = self.endpoints.borrow();
+        endpoints.get(endpoint.number.index()).is_some_and(|known| known.http1_until.is_some())
+    }
+
     /// Takes a stream of an open connection that has room. Of several, the first one that was
     /// opened has its streams first, so that the others become idle.
-    pub(crate) fn take(&self, at: EndpointRef<'_>, name: u64, now: Instant) -> Option<ReadyStream> {
+    pub(crate) fn take(
+        &self,
+        at: EndpointRef<'_>,
+        name: u64,
+        purpose: StreamPurpose,
+        now: Instant,
+    ) -> Option<ReadyStream> {
         let endpoint = at.pool.endpoints.get(at.index)?;
         let mut endpoints = self.endpoints.borrow_mut();
         let own = endpoints.get_mut(endpoint.number.index())?;
         let limits = ConnectionLimits::from(&at.pool.keepalive);
-        let mut named = own.open.iter().filter(|connection| connection.name == name);
-        let place = named.find_map(|connection| connection.take(limits, now))?;
-        Some(place.into())
+        let fits = |one: &&Rc<SharedConnection>| one.name == name && one.takes(purpose);
+        let mut fitting = own.open.iter().filter(fits);
+        let place = fitting.find_map(|connection| connection.take(limits, now))?;
+        Some(ReadyStream::at(place, purpose))
+    }
+
+    /// Returns true if the endpoint is known to take no streams for this purpose: it has open
+    /// connections, and none of them does.
+    pub(crate) fn refuses(&self, endpoint: &UpstreamEndpoint, purpose: StreamPurpose) -> bool {
+        let endpoints = self.endpoints.borrow();
+        let open = endpoints.get(endpoint.number.index()).map(|own| own.open.iter());
+        let mut open = open.into_iter().flatten().filter(|one| one.is_open()).peekable();
+        open.peek().is_some() && !open.any(|one| one.takes(purpose))
     }
 
     /// Joins those that wait for a connection that is being opened, if it is expected to have room
@@ -127,7 +148,13 @@ impl<N: Net> Http2Connections<N> {
         let endpoint = Arc::clone(&plan.endpoint);
         let opening = self.begin(plan);
         opening.joined.set(1);
-        self.with(&endpoint, |own| own.opening.push(Rc::clone(&opening)));
+        self.with(&endpoint, |own| {
+            own.opening.push(Rc::clone(&opening));
+            if own.http1_until.is_some() {
+                // Meanwhile others have connections of HTTP/1.1 at once.
+                own.http1_until = Some(Instant::now() + HTTP1_REMEMBERED);
+            }
+        });
         opening
     }
 
@@ -150,6 +177,7 @@ impl<N: Net> Http2Connections<N> {
         }
         self.with(&connection.endpoint, |own| {
             own.expected = connection.limit();
+            own.http1_until = None;
             own.open.push(Rc::clone(connection));
         });
     }

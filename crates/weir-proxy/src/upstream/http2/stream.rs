@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http::http2_fields::{trailer_fields, trailer_lines};
 use crate::http::http2_head::{self, AfterResponseHead};
+use crate::http::websocket::{self, WebSocketAccept};
 use crate::limits::{HTTP2_DATA_BYTES, HTTP2_REQUEST_HEAD_BYTES};
 use crate::net::http2_body::{self, broken_pipe};
 use crate::upstream::http2::connection::SharedPlace;
@@ -38,8 +39,19 @@ pub(crate) struct EndpointStream {
     /// Set once the stream has failed.
     loss: Option<StreamLoss>,
     is_head: bool,
+    /// Set while the response may switch to a WebSocket, and after it has.
+    websocket: Option<WebSocketAccept>,
     /// Dropped last, because the next stream may begin then.
     place: SharedPlace,
+}
+
+/// The purpose of a stream.
+#[derive(Clone, Copy)]
+pub(crate) enum StreamPurpose {
+    /// A request and its response.
+    Request,
+    /// A WebSocket (RFC 8441), with the answer to the key that its client sent.
+    WebSocket(WebSocketAccept),
 }
 
 /// The reason why a stream has failed.
@@ -96,7 +108,7 @@ impl StreamLoss {
 }
 
 impl EndpointStream {
-    pub(super) fn new(place: SharedPlace) -> Self {
+    pub(super) fn new(place: SharedPlace, purpose: StreamPurpose) -> Self {
         Self {
             sender: RequestSender::Text(Vec::new()),
             held: Bytes::new(),
@@ -108,6 +120,10 @@ impl EndpointStream {
             trailers: Vec::new(),
             loss: None,
             is_head: false,
+            websocket: match purpose {
+                StreamPurpose::Request => None,
+                StreamPurpose::WebSocket(accept) => Some(accept),
+            },
             place,
         }
     }
@@ -155,7 +171,11 @@ impl EndpointStream {
         };
         let request =
             http2_head::request(begun.get(..end).unwrap_or_default(), self.place.scheme());
-        let Some(request) = request else {
+        let asks = |request: &mut Request<()>| {
+            self.websocket.is_none() || websocket::ask_over_http2(request)
+        };
+        let Some(request) = request.and_then(|mut request| asks(&mut request).then_some(request))
+        else {
             self.sender = RequestSender::Failed;
             return Err(self.fail(StreamLoss::Reset));
         };
@@ -199,12 +219,20 @@ impl EndpointStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the end of the request, with these trailers as lines.
+    /// Sends the end of the request, with these trailers as lines. After that for a WebSocket the
+    /// stream goes on.
     pub(crate) fn poll_end(
         &mut self,
         context: &mut Context<'_>,
         trailers: &[u8],
     ) -> Poll<io::Result<()>> {
+        if self.websocket.is_some() {
+            return Pin::new(self).poll_flush(context);
+        }
+        self.poll_finish(context, trailers)
+    }
+
+    fn poll_finish(&mut self, context: &mut Context<'_>, trailers: &[u8]) -> Poll<io::Result<()>> {
         let fields = if trailers.is_empty() { HeaderMap::new() } else { trailer_fields(trailers) };
         self.send_head(self.held.is_empty() && fields.is_empty())?;
         if matches!(self.sender, RequestSender::Ended) {
@@ -221,7 +249,11 @@ impl EndpointStream {
     /// Waits for the reset of the stream, or the end of the connection.
     pub(crate) fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.sender {
-            RequestSender::Body(body) => body.poll_reset(context).map(|_| ()),
+            RequestSender::Body(body) => {
+                let _ = ready!(body.poll_reset(context));
+                self.loss.get_or_insert(StreamLoss::Reset);
+                Poll::Ready(())
+            }
             RequestSender::Failed => Poll::Ready(()),
             RequestSender::Text(_) | RequestSender::Head(_) | RequestSender::Ended => Poll::Pending,
         }
@@ -265,6 +297,16 @@ impl EndpointStream {
         }
     }
 
+    /// Ends the request for a WebSocket whose response is an ordinary one.
+    fn refused(&mut self) {
+        self.websocket = None;
+        if let RequestSender::Body(body) = &mut self.sender {
+            // A stream that was reset meanwhile is noticed by the next read.
+            let _ = body.send_data(Bytes::new(), true);
+            self.sender = RequestSender::Ended;
+        }
+    }
+
     /// Makes the text of a response's head available.
     fn begin(
         &mut self,
@@ -277,6 +319,15 @@ impl EndpointStream {
         }
         self.text.clear();
         self.text_at = 0;
+        if let Some(accept) = self.websocket
+            && !response.status().is_informational()
+        {
+            if response.status().is_success() {
+                let written = websocket::write_switch(response, accept, &mut self.text);
+                return written.map_err(|_| StreamLoss::Malformed);
+            }
+            self.refused();
+        }
         let written = http2_head::write_response(response, after, &mut self.text);
         written.map_err(|_| StreamLoss::Malformed)
     }
@@ -364,8 +415,8 @@ impl AsyncWrite for EndpointStream {
         own.poll_send_held(context, false)
     }
 
-    /// Ends the request.
+    /// Ends the request, or this side of a WebSocket.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_end(context, &[])
+        self.get_mut().poll_finish(context, &[])
     }
 }
