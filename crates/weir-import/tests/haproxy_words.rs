@@ -59,6 +59,8 @@ const ARGUMENTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("addr", "127.0.0.3"),
             ("alpn", "http/1.1"),
+            ("check-alpn", "http/1.1"),
+            ("check-proto", "h1"),
             ("cookie", "a"),
             ("downinter", "1s"),
             ("error-limit", "3"),
@@ -84,6 +86,7 @@ const ARGUMENTS: &[(&str, &[(&str, &str)])] = &[
             ("sni", "str(a.test)"),
             ("verify", "none"),
             ("weight", "10"),
+            ("ws", "auto"),
         ],
     ),
     (

@@ -2,11 +2,13 @@
 //! nginx's, the native form, and bad input.
 
 use std::path::Path;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_config::Config;
 use weir_config::model::{
     Action, Http2Mode, PassiveCause, Pool, Protocol, Route, RouteSize, Rule, SendProxy,
+    UpstreamHttp,
 };
 use weir_import::{Coverage, CoverageTotals, Imported, Language, nginx_file, nginx_text};
 
@@ -1337,6 +1339,65 @@ fn http2_is_spoken_where_nginx_speaks_it() {
         let config = config(nginx_text("/etc/nginx/nginx.conf", &text).unwrap());
         let listener = &config.listeners[0];
         assert_eq!((listener.http2_mode(), listener.http2.streams), (mode, streams), "{listen}");
+    }
+}
+
+#[test]
+fn servers_of_grpc_are_asked_in_http2() {
+    let imported = server(
+        "grpc_read_timeout 7s; grpc_ssl_verify off;
+         location / { grpc_pass grpc://127.0.0.1:2; grpc_set_header X-A b; grpc_buffer_size 8k; }
+         location /tls { grpc_pass grpcs://127.0.0.1:2; grpc_bind 127.0.0.2; }
+         location /http { proxy_pass http://127.0.0.1:2; }",
+    );
+    assert_eq!(imported.coverage.refused().count(), 0, "{}", imported.coverage.text());
+    let config = config(imported);
+    let mut pools: Vec<_> =
+        config.pools.iter().map(|pool| (pool.http, pool.tls.is_some())).collect();
+    pools.sort_by_key(|(http, tls)| (http.as_str(), *tls));
+    let expected =
+        [(UpstreamHttp::Http1, false), (UpstreamHttp::Http2, false), (UpstreamHttp::Http2, true)];
+    assert_eq!(pools, expected);
+    // Settings of `proxy_pass` do not hold for servers of gRPC, nor the other way round.
+    let of_grpc = config.pools.iter().filter(|pool| pool.http == UpstreamHttp::Http2);
+    assert!(of_grpc.clone().all(|pool| pool.timeouts.read == Duration::from_secs(7)));
+    assert!(of_grpc.clone().all(|pool| pool.buffer_request.is_none()));
+    let other = server(
+        "proxy_read_timeout 7s; location / { grpc_pass grpc://127.0.0.1:2; grpc_ssl_name x; }",
+    );
+    assert_eq!(outcome(&other.coverage, "proxy_read_timeout").0, "ignored");
+    assert_eq!(outcome(&other.coverage, "grpc_ssl_name").0, "ignored");
+    for (contents, directive, reason) in [
+        ("location / { grpc_pass grpc://app; }", "grpc_pass", "without a port"),
+        ("location / { grpc_pass grpc://a:1/x; }", "grpc_pass", "without a path"),
+        (
+            "location / { proxy_pass http://a:1; grpc_pass grpc://a:1; }",
+            "grpc_pass",
+            "one protocol",
+        ),
+        ("location / { grpc_pass a:1; grpc_ssl_key_log /x; }", "grpc_ssl_key_log", "keys"),
+    ] {
+        let imported = server(contents);
+        let (word, found) = outcome(&imported.coverage, directive);
+        assert!(word == "refused" && found.contains(reason), "{contents}: {word} {found}");
+    }
+}
+
+#[test]
+fn proxy_http_version_2_is_that_of_the_pool() {
+    for (version, http, word) in [
+        ("1.0", UpstreamHttp::Http1, "differently"),
+        ("1.1", UpstreamHttp::Http1, "honoured"),
+        ("2", UpstreamHttp::Http2, "differently"),
+        ("3", UpstreamHttp::Http1, "refused"),
+    ] {
+        let imported = server(&format!(
+            "location / {{ proxy_http_version {version}; proxy_pass http://127.0.0.1:2; }}"
+        ));
+        assert_eq!(outcome(&imported.coverage, "proxy_http_version").0, word, "{version}");
+        if word != "refused" {
+            assert_eq!(config(imported).pools[0].http, http, "{version}");
+        }
     }
 }
 

@@ -16,7 +16,6 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("grafana", &["location /prometheus/", "auth_basic"]),
     // No server of this kind speaks HTTP/1.1.
     ("wordpress", &["fastcgi_"]),
-    ("grpc", &["grpc_"]),
     // Weir has no cache.
     ("gitlab", &["proxy_cache gitlab"]),
     ("gzip-cache", &["proxy_cache"]),

@@ -328,6 +328,7 @@ impl HaproxyConverter<'_> {
         let mut level = "safe";
         if let Some(line) = self.sections.last(id, "http-reuse") {
             match self.sections.word(line, 0) {
+                "never" if reuse.http2 => self.outcomes.refuse(line, "requests of several clients share a connection of HTTP/2: leave this out, or `proto h2` and `alpn h2` of the servers"),
                 known @ ("never" | "safe" | "aggressive" | "always") => {
                     level = known;
                     self.outcomes.honour(line);

@@ -41,6 +41,7 @@ mod scope;
 mod sections;
 mod send_proxy;
 mod server_names;
+mod server_versions;
 mod servers;
 mod source_address;
 mod statistics;

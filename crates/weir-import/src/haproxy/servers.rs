@@ -11,6 +11,7 @@ use super::keywords::{self, KeywordHandling};
 use super::process::TlsVersions;
 use super::sections::{LineId, SectionId};
 use super::send_proxy::SendProxyOptions;
+use super::server_versions::{RequestProbes, ServerVersion, ServerVersions, VersionPlace};
 use super::source_address::source_address;
 use super::values;
 use crate::native::NativeLine;
@@ -68,6 +69,8 @@ pub(super) struct CheckTimes {
 pub(super) struct ConnectionReuse {
     pub(super) idle: Option<u64>,
     pub(super) requests: Option<u64>,
+    /// Set if one may be of HTTP/2.
+    pub(super) http2: bool,
 }
 
 /// The options of one server, those of `default-server` first.
@@ -92,6 +95,7 @@ pub(super) struct ServerOptions {
     ended: EndedExchanges,
     role: ServerRole,
     send_proxy: SendProxyOptions,
+    versions: ServerVersions,
     agent: AgentOptions,
     /// The address that connections come from.
     source: Option<String>,
@@ -169,6 +173,7 @@ impl ServerOptions {
             ended: EndedExchanges::default(),
             role: ServerRole::default(),
             send_proxy: SendProxyOptions::default(),
+            versions: ServerVersions::default(),
             agent: AgentOptions::default(),
             source: None,
         }
@@ -294,6 +299,7 @@ impl ServerOptions {
             }
             _ if self.take_lone(word) => return Ok(Some(1)),
             _ if self.agent.take(word, value)? => {}
+            _ if self.versions.take(word, value)? => {}
             _ => return self.take_tls(word, value),
         }
         Ok(Some(2))
@@ -544,8 +550,30 @@ impl HaproxyConverter<'_> {
         if let Some(source) = &options.source {
             native = native.option("source", source);
         }
+        native = self.http_of(native, options, line, id);
         let agent = agents.of_server(&options.agent, &found.text);
         Some(self.agent_of(native, agent, line).end())
+    }
+
+    /// Adds the version of HTTP that a server is asked in.
+    fn http_of(
+        &mut self,
+        native: NativeLine,
+        options: &ServerOptions,
+        line: LineId,
+        id: SectionId,
+    ) -> NativeLine {
+        let has_requests = options.checked && self.sections.last(id, "option httpchk").is_some();
+        let probes = match options.address.is_some() || options.check.port.is_some() {
+            _ if !has_requests => RequestProbes::None,
+            true => RequestProbes::Elsewhere,
+            false => RequestProbes::AtServer,
+        };
+        let place = VersionPlace { tls: options.tls.on, passes_bytes: self.passes_bytes, probes };
+        match self.version_of(&options.versions, line, place) {
+            Some(version) => native.option("http", version),
+            None => native,
+        }
     }
 
     /// Adds the name that a server with TLS is asked for.
@@ -618,6 +646,7 @@ impl HaproxyConverter<'_> {
         servers.queue = queues.max();
         let Some((first, line)) = all.first() else { return };
         let span = self.sections.span(*line);
+        let mut http2 = false;
         for (options, line) in all {
             if options.max_queue != first.max_queue {
                 self.outcomes.differs(
@@ -636,6 +665,12 @@ impl HaproxyConverter<'_> {
             let same = own.on == others.on
                 && (!is_used || own.without_names() == others.without_names())
                 && (!own.on || own.names.agrees_with(&others.names));
+            let is_http2 = !self.passes_bytes
+                && options.versions.of_requests(options.tls.on) != ServerVersion::Http1;
+            http2 |= is_http2;
+            if is_http2 && first.send_proxy.line(span).is_some() {
+                self.outcomes.refuse(*line, "requests of several clients share a connection of HTTP/2, and the header of the PROXY protocol names one: leave one of them out, or write `option forwardfor`");
+            }
             if options.send_proxy != first.send_proxy {
                 self.outcomes.refuse(*line, "Weir sends the PROXY protocol to all servers of a backend or to none: write a backend for each");
             }
@@ -654,7 +689,7 @@ impl HaproxyConverter<'_> {
             servers.on_down = Some(NativeLine::new("on_down", span).keyword("close").end());
         }
         self.on_up(servers, all, span);
-        servers.reuse = first.reuse;
+        servers.reuse = ConnectionReuse { http2, ..first.reuse };
         servers.send_proxy = first.send_proxy.line(span);
         self.checks_of_the_pool(servers, all);
         self.passive(servers, all);

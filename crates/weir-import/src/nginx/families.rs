@@ -132,8 +132,8 @@ const OTHERS: [&str; 18] = [
     "xclient",
 ];
 
-/// The beginnings of directives about servers that do not speak HTTP/1.1.
-const PROTOCOLS: [&str; 5] = ["fastcgi_", "uwsgi_", "scgi_", "memcached_", "grpc_"];
+/// The beginnings of directives about servers that do not speak HTTP.
+const PROTOCOLS: [&str; 4] = ["fastcgi_", "uwsgi_", "scgi_", "memcached_"];
 
 /// Appends the families to the page of directives.
 pub(crate) fn write_rows(page: &mut String) {

@@ -6,6 +6,7 @@ use weir_config::syntax::tree::Directive;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::upstream_protocol::UpstreamProtocol;
 use super::values::{self, KnownVariables, text_template};
 use crate::native::NativeLine;
 
@@ -48,13 +49,20 @@ fn expires_time(text: &str) -> Option<String> {
     }
 }
 
+/// The `Host` of requests whose block sets none.
+#[derive(Clone, Copy)]
+pub(crate) struct UsualHost<'h> {
+    pub(crate) host: &'h str,
+    pub(crate) span: SourceSpan,
+}
+
 impl<'t> Converter<'_, 't> {
     /// Returns the changes of the requests of a location with `proxy_pass`.
     pub(crate) fn request_headers(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
         known: &KnownVariables<'_>,
-        span: SourceSpan,
+        usual_host: UsualHost<'_>,
     ) -> Vec<Directive> {
         let mut lines = Vec::new();
         let mut host = false;
@@ -73,10 +81,18 @@ impl<'t> Converter<'_, 't> {
             }
             lines.extend(self.request_header(id, &lower, value, known));
         }
-        if !host && let Some(proxy_host) = known.proxy_host {
+        let UsualHost { host: usual, span } = usual_host;
+        if !host {
             let line = NativeLine::new("header", span).keyword("set").value("Host");
-            lines.push(line.value(proxy_host).end());
-            self.default("proxy_set_header Host", "$proxy_host, as in nginx");
+            lines.push(line.value(usual).end());
+            match scope.protocol() {
+                UpstreamProtocol::Http => {
+                    self.default("proxy_set_header Host", "$proxy_host, as in nginx");
+                }
+                UpstreamProtocol::Grpc => {
+                    self.default("grpc_set_header Host", "the address of `grpc_pass`, as in nginx");
+                }
+            }
         }
         if upgrades {
             lines.push(NativeLine::new("upgrade", span).value("websocket").end());

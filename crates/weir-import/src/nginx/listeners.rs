@@ -58,6 +58,9 @@ const HARMLESS_SETTINGS: [&str; 8] = [
 const ONE_SETTING: &str =
     "Weir has one setting for an address, that of the default server: write it there, or in `http`";
 
+/// The directives that pass on headers which nginx does not pass on otherwise.
+const PASSED: [&str; 2] = ["proxy_pass_header", "grpc_pass_header"];
+
 /// Headers of a server's response that nginx does not pass on.
 const HIDDEN: [&str; 7] = [
     "Server",
@@ -608,7 +611,7 @@ impl<'t> Converter<'_, 't> {
     fn passed_headers(&mut self) -> Rc<[&'static str]> {
         let statements = self.statements;
         let made = self.passed_headers.get_or_insert_with(|| {
-            let all = statements.all().filter(|id| statements.name(*id) == "proxy_pass_header");
+            let all = statements.all().filter(|id| PASSED.contains(&statements.name(*id)));
             let named: HashSet<String> =
                 all.map(|id| statements.word(id, 0).to_ascii_lowercase()).collect();
             HIDDEN.into_iter().filter(|name| named.contains(&name.to_ascii_lowercase())).collect()

@@ -12,6 +12,7 @@ use super::body_bounds::unbounded;
 use super::errors::Intercepted;
 use super::file_types::with_charset;
 use super::guards::GUARDED;
+use super::headers::UsualHost;
 use super::logs::log_line;
 use super::pass_url::PassUrl;
 use super::pools::PassTarget;
@@ -23,6 +24,7 @@ use super::state::{Converter, NamedPool};
 use super::statements::StatementId;
 use super::status_page::status_page_of;
 use super::targets::ProxyPlace;
+use super::upstream_protocol::UpstreamProtocol;
 use super::values::{KnownVariables, template, text_template};
 use crate::native::NativeLine;
 use crate::pcre;
@@ -183,7 +185,7 @@ impl<'t> Converter<'_, 't> {
                 continue;
             }
             let own = scope.inner(id);
-            let passes = !own.own("proxy_pass").is_empty();
+            let passes = !own.passes().is_empty();
             let redirects = passes
                 && matches!(kind, Match::Prefix | Match::Final)
                 && pattern.len() > 1
@@ -382,7 +384,10 @@ impl<'t> Converter<'_, 't> {
     fn ignore_behind_return(&mut self, id: StatementId) {
         for other in self.statements.children(id) {
             let name = self.statements.name(*other);
-            if ["proxy_", "limit_req", "limit_conn"].iter().any(|start| name.starts_with(start)) {
+            if ["proxy_", "grpc_", "limit_req", "limit_conn"]
+                .iter()
+                .any(|start| name.starts_with(start))
+            {
                 self.outcomes.ignore(*other, "`return` answers before it, as in nginx");
             }
         }
@@ -396,9 +401,12 @@ impl<'t> Converter<'_, 't> {
         location: ProxyPlace<'_>,
     ) -> RouteParts {
         let span = self.statements.span(id);
-        let mut passes = scope.own("proxy_pass");
-        if passes.is_empty() && self.statements.name(id) == "if" {
-            passes = self.statements.named(self.statements.parent(id), "proxy_pass");
+        let mut passes = scope.passes();
+        if passes.is_empty()
+            && self.statements.name(id) == "if"
+            && let Some(parent) = self.statements.parent(id)
+        {
+            passes = self.statements.passes(parent);
         }
         if let Some(id) = status_page_of(scope) {
             return self.status_page(id, scope, location.place);
@@ -413,9 +421,18 @@ impl<'t> Converter<'_, 't> {
             return parts;
         };
         for other in passes.iter().skip(1) {
-            self.outcomes.refuse(*other, "nginx refuses a second one in the same block");
+            let reason = if self.statements.name(*other) == self.statements.name(pass) {
+                "nginx refuses a second one in the same block"
+            } else {
+                "a block has servers of one protocol; nginx takes the last of these: remove the others"
+            };
+            self.outcomes.refuse(*other, reason);
         }
-        let route = match self.proxied(pass, scope, location) {
+        let protocol = match self.statements.name(pass) {
+            "grpc_pass" => UpstreamProtocol::Grpc,
+            _ => UpstreamProtocol::Http,
+        };
+        let route = match self.proxied(pass, &scope.with_protocol(protocol), location) {
             Ok(route) => route,
             Err(reason) => {
                 self.outcomes.refuse(pass, reason);
@@ -429,7 +446,7 @@ impl<'t> Converter<'_, 't> {
         route
     }
 
-    /// Converts `proxy_pass`.
+    /// Converts `proxy_pass` or `grpc_pass`.
     fn proxied(
         &mut self,
         pass: StatementId,
@@ -440,8 +457,9 @@ impl<'t> Converter<'_, 't> {
         let constant = self.with_constants(self.statements.word(pass, 0));
         let url = constant.as_deref().unwrap_or(self.statements.word(pass, 0));
         let span = self.statements.span(pass);
-        let parts = PassUrl::of(url)?;
-        let (shown, port) = parts.host_and_port();
+        let of_grpc = scope.protocol() == UpstreamProtocol::Grpc;
+        let parts = if of_grpc { self.grpc_url(url)? } else { PassUrl::of(url)? };
+        let (shown, port) = if of_grpc { parts.authority() } else { parts.host_and_port() };
         let PassUrl { scheme, host, uri, by_variable } = parts;
         let shown =
             if by_variable { template(host, &self.known(), false)? } else { shown.to_owned() };
@@ -450,7 +468,12 @@ impl<'t> Converter<'_, 't> {
         // The port of a variable is part of its value.
         let proxy_port = Some(port).filter(|_| !by_variable);
         let known = self.known_in(scope, place);
-        let known = &KnownVariables { proxy_host: Some(proxy_host), proxy_port, ..known };
+        let known = if of_grpc {
+            // The module of gRPC does not have these variables.
+            &KnownVariables { proxy_host: Some(""), proxy_port: Some(""), ..known }
+        } else {
+            &KnownVariables { proxy_host: Some(proxy_host), proxy_port, ..known }
+        };
         let change = match &constant {
             Some(_) if !uri.is_empty() => self.varying_target(pass, uri, location, known)?,
             _ => self.target_change(pass, uri, location, known)?,
@@ -471,7 +494,7 @@ impl<'t> Converter<'_, 't> {
         }
         self.proxy_settings(scope);
         let default = match uri {
-            _ if by_variable || constant.is_some() => None,
+            _ if by_variable || constant.is_some() || of_grpc => None,
             "" => Some((format!("{url}/"), "/".to_owned())),
             _ if uri.contains('$') => None,
             _ => Some((url.to_owned(), location.pattern.to_owned())),
@@ -479,7 +502,7 @@ impl<'t> Converter<'_, 't> {
         let mut block = self.access(scope, false);
         block.extend(change);
         block.extend(self.imposed_method(scope, known, by_variable));
-        block.extend(self.request_headers(scope, known, span));
+        block.extend(self.request_headers(scope, known, UsualHost { host: proxy_host, span }));
         block.extend(self.usually_hidden(scope, span));
         block.extend(self.hidden_headers(scope));
         block.extend(self.redirect_changes(scope, location, known, default.as_ref(), span));
@@ -511,15 +534,7 @@ impl<'t> Converter<'_, 't> {
                 ),
             }
         }
-        match self.single(scope, "proxy_http_version") {
-            Some(id) if self.statements.word(id, 0) == "1.1" => self.outcomes.honour(id),
-            Some(id) => self.outcomes.differs(id, "Weir speaks HTTP/1.1 to servers"),
-            None if self.version.keeps_connections() => {}
-            None => self.default(
-                "proxy_http_version",
-                "1.0 with a connection for each request (before nginx 1.29.7); Weir speaks HTTP/1.1",
-            ),
-        }
+        self.note_version(scope);
     }
 
     /// Converts `return`.

@@ -104,7 +104,7 @@ impl<'t> Converter<'_, 't> {
         let kind = RewrittenBlock::Location { has_groups: location.kind == Match::Regex };
         let place: RoutePlace<'_> = location.place;
         let phase = self.alternatives_of_if(id, &always, kind, &inner, place);
-        let other = if inner.own("proxy_pass").is_empty() {
+        let other = if inner.passes().is_empty() {
             self.missing(span, &inner, place)
         } else {
             self.content(id, &inner, location)

@@ -33,6 +33,15 @@ impl<'u> PassUrl<'u> {
         Ok(Self { scheme, host, uri, by_variable })
     }
 
+    /// Returns the `:authority` of a constant address of `grpc_pass`, and its port.
+    pub(crate) fn authority(&self) -> (&'u str, &'u str) {
+        match self.host.rsplit_once(':') {
+            _ if self.host.starts_with("unix:") => ("localhost", ""),
+            Some((_, port)) if has_port(self.host) => (self.host, port),
+            _ => (self.host, ""),
+        }
+    }
+
     /// Returns the port of its scheme.
     pub(crate) fn usual_port(&self) -> &'static str {
         if self.scheme == UpstreamScheme::Http { "80" } else { "443" }
@@ -54,4 +63,10 @@ impl<'u> PassUrl<'u> {
             Some((_, port)) => (self.host, port),
         }
     }
+}
+
+/// Returns true if an address names its port, or is one of a socket without ports.
+pub(crate) fn has_port(address: &str) -> bool {
+    let behind = address.rfind(']').map_or(address, |end| &address[end..]);
+    address.starts_with("unix:") || behind.contains(':')
 }

@@ -10,6 +10,7 @@ use super::body_bounds::USUAL;
 use super::scope::InheritanceScope;
 use super::state::{ConvertedPools, Converter, MadePool, ServerFailures, Upstream};
 use super::statements::StatementId;
+use super::upstream_protocol::UpstreamProtocol;
 use super::values;
 use crate::native::{NativeLine, identity};
 
@@ -337,8 +338,9 @@ impl<'t> Converter<'_, 't> {
             }
         };
         // Routes cannot have these of their own.
+        let version = self.upstream_version(scope, span);
         let connection: Vec<Directive> =
-            self.source_address(scope).into_iter().chain(tls).collect();
+            self.source_address(scope).into_iter().chain(version).chain(tls).collect();
         let printed_connection = identity(&connection);
         let of_host = self.pools.made.get(host);
         if let Some(made) = of_host.and_then(|pools| pools.get(&printed_connection)) {
@@ -361,7 +363,7 @@ impl<'t> Converter<'_, 't> {
         lines.extend(others);
         lines.extend(connection);
         if self.pools.is_upstream(host) && self.pools.made.contains_key(host) {
-            self.outcomes.differs(pass, "Weir has a pool for each setting of TLS and each `proxy_bind`: limits and failures of its servers are counted apart from those of other locations");
+            self.outcomes.differs(pass, "Weir has a pool for each version of HTTP, each setting of TLS and each `proxy_bind`: limits and failures of its servers are counted apart from those of other locations");
         }
         let pool = self.pools.free_name(host);
         let made = MadePool { pool: pool.clone(), settings: printed, failures };
@@ -419,6 +421,7 @@ impl<'t> Converter<'_, 't> {
         let retry = self.retry(scope, usize::MAX, span).end();
         let mut lines = vec![retry, self.timeouts(scope, span), self.buffer(scope, span)];
         lines.extend(self.source_address(scope));
+        lines.extend(self.upstream_version(scope, span));
         if scheme == UpstreamScheme::Https {
             lines.push(self.upstream_tls("", scope, span));
         }
@@ -498,7 +501,9 @@ impl<'t> Converter<'_, 't> {
     fn buffer(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
         let line = NativeLine::new("buffer_request", span);
         let most = self.bytes(scope, "client_max_body_size", USUAL);
-        let whole = self.switch(scope, "proxy_request_buffering", true);
+        // Messages of gRPC go on as they come.
+        let usual = scope.protocol() == UpstreamProtocol::Http;
+        let whole = self.switch(scope, "proxy_request_buffering", usual);
         if whole && (1..=MOST_BUFFERED).contains(&most) {
             return line.value(&values::size(most)).end();
         }

@@ -241,7 +241,8 @@ impl<'t> Converter<'_, 't> {
             && kind != RewrittenBlock::Server
             && at.state.path == PathState::Same
             && phase.configured.is_empty()
-            && ["proxy_pass", "try_files"].iter().all(|name| scope.own(name).is_empty())
+            && scope.passes().is_empty()
+            && scope.own("try_files").is_empty()
             && self.ends_its_phase(id)
         {
             phase.missing = Some(test);

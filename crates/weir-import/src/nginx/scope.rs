@@ -2,17 +2,20 @@
 //! has a directive of a name replaces those of all blocks around it.
 
 use super::statements::{StatementId, Statements};
+use super::upstream_protocol::UpstreamProtocol;
 
 /// The blocks around a place, the outermost first.
 #[derive(Clone)]
 pub(crate) struct InheritanceScope<'s, 't> {
     statements: &'s Statements<'t>,
     blocks: Vec<StatementId>,
+    /// The protocol of the servers of the place.
+    protocol: UpstreamProtocol,
 }
 
 impl<'s, 't> InheritanceScope<'s, 't> {
     pub(crate) fn new(statements: &'s Statements<'t>, block: StatementId) -> Self {
-        Self { statements, blocks: vec![block] }
+        Self { statements, blocks: vec![block], protocol: UpstreamProtocol::Http }
     }
 
     /// Returns the scope of a block inside this one.
@@ -20,6 +23,21 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         let mut inner = self.clone();
         inner.blocks.push(block);
         inner
+    }
+
+    /// Returns the same scope for servers of a protocol: settings of `proxy_pass` are those that the
+    /// protocol has under its own names.
+    pub(crate) fn with_protocol(&self, protocol: UpstreamProtocol) -> Self {
+        Self { protocol, ..self.clone() }
+    }
+
+    pub(crate) fn protocol(&self) -> UpstreamProtocol {
+        self.protocol
+    }
+
+    /// Returns the name that a setting of `proxy_pass` has here.
+    pub(crate) fn directive(&self, name: &'static str) -> &'static str {
+        self.protocol.name(name).unwrap_or(name)
     }
 
     /// Returns the innermost block.
@@ -41,6 +59,7 @@ impl<'s, 't> InheritanceScope<'s, 't> {
 
     /// Returns the directives of that name that hold here.
     pub(crate) fn all(&self, name: &'t str) -> &'s [StatementId] {
+        let Some(name) = self.protocol.name(name) else { return &[] };
         // Most directives stand nowhere in a file, which is found out once instead of for each
         // block.
         if !self.statements.has(name) {
@@ -94,6 +113,13 @@ impl<'s, 't> InheritanceScope<'s, 't> {
 
     /// Returns the directives of that name in the innermost block itself.
     pub(crate) fn own(&self, name: &'static str) -> &'s [StatementId] {
+        let Some(name) = self.protocol.name(name) else { return &[] };
         self.blocks.last().map_or(&[], |block| self.statements.named(Some(*block), name))
+    }
+
+    /// Returns the directives of the innermost block that lead to servers, in their order.
+    pub(crate) fn passes(&self) -> Vec<StatementId> {
+        let Some(block) = self.innermost() else { return Vec::new() };
+        self.statements.passes(block)
     }
 }

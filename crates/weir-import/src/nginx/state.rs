@@ -491,7 +491,7 @@ impl<'s, 't> Converter<'s, 't> {
         usual: &'static str,
     ) -> String {
         if scope.all(name).is_empty() {
-            self.default_with(name, || format!("{usual}, as in nginx"));
+            self.default_with(scope.directive(name), || format!("{usual}, as in nginx"));
         }
         self.time_or(scope, name, usual)
     }

@@ -18,10 +18,11 @@ use crate::coverage::{CoverageEntry, CoverageOutcome, shortened};
 pub(crate) const SHOWN_PATH: &str = "control bytes of `$uri` stay percent-encoded, so that no path can begin a header or a line, where nginx writes them decoded";
 
 /// The directives whose texts show values to clients or servers, or count them.
-const TEXTS: [&str; 8] = [
+const TEXTS: [&str; 9] = [
     "return",
     "add_header",
     "proxy_set_header",
+    "grpc_set_header",
     "proxy_redirect",
     "hash",
     "set",
@@ -253,6 +254,14 @@ impl<'t> Statements<'t> {
         self.by_name.get(&(block, name)).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the directives of a block that lead to servers, in their order.
+    pub(crate) fn passes(&self, block: StatementId) -> Vec<StatementId> {
+        let of = |name| self.named(Some(block), name);
+        let mut passes = [of("proxy_pass"), of("grpc_pass")].concat();
+        passes.sort_unstable();
+        passes
+    }
+
     pub(crate) fn name(&self, id: StatementId) -> &'t str {
         &self.list[id.0].directive.name.text
     }
@@ -442,6 +451,9 @@ fn unconverted(statement: &Statement<'_>, unused: UnusedModules) -> CoverageOutc
         }
         Handling::Inherited if name.starts_with("proxy_") && name != "proxy_pass" => {
             CoverageOutcome::Ignored("no `proxy_pass` of its block uses it".to_owned())
+        }
+        Handling::Inherited if name.starts_with("grpc_") => {
+            CoverageOutcome::Ignored("no `grpc_pass` of its block uses it".to_owned())
         }
         Handling::Inherited if name == "default_type" => {
             CoverageOutcome::Ignored("no text and no file of its block has this type".to_owned())

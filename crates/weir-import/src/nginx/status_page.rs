@@ -23,8 +23,8 @@ const PAGE: &str = "Active connections: ${connections_active} \n\
 /// counts.
 pub(crate) fn status_page_of(scope: &InheritanceScope<'_, '_>) -> Option<StatementId> {
     let id = *scope.own("stub_status").last()?;
-    let pass = scope.own("proxy_pass").last();
-    (pass.is_none_or(|pass| *pass < id)).then_some(id)
+    let pass = scope.passes().last().copied();
+    (pass.is_none_or(|pass| pass < id)).then_some(id)
 }
 
 impl<'t> Converter<'_, 't> {

@@ -6,6 +6,7 @@ use weir_config::syntax::tree::Directive;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::upstream_protocol::UpstreamProtocol;
 use super::values;
 use crate::native::NativeLine;
 
@@ -89,10 +90,13 @@ impl<'t> Converter<'_, 't> {
     fn verification(&mut self, scope: &InheritanceScope<'_, 't>) -> Option<String> {
         let trusted = self.single(scope, "proxy_ssl_trusted_certificate");
         if !self.switch(scope, "proxy_ssl_verify", false) {
-            let risk = "the certificates of servers are not verified, as in nginx: whoever is on the way to them can read and change everything; write `proxy_ssl_verify on` and `proxy_ssl_trusted_certificate`";
+            let of = if scope.protocol() == UpstreamProtocol::Grpc { "grpc" } else { "proxy" };
+            let risk = format!(
+                "the certificates of servers are not verified, as in nginx: whoever is on the way to them can read and change everything; write `{of}_ssl_verify on` and `{of}_ssl_trusted_certificate`"
+            );
             match self.single(scope, "proxy_ssl_verify") {
                 Some(id) => self.outcomes.differs(id, risk),
-                None => self.default("proxy_ssl_verify", risk),
+                None => self.default(scope.directive("proxy_ssl_verify"), &risk),
             }
             if let Some(id) = trusted {
                 self.outcomes.ignore(id, "nginx reads it only with `proxy_ssl_verify on`");
@@ -143,7 +147,7 @@ impl<'t> Converter<'_, 't> {
         line: NativeLine,
     ) -> NativeLine {
         let Some(id) = self.single(scope, "proxy_ssl_protocols") else {
-            self.tls_default("proxy_ssl_protocols");
+            self.tls_default(scope.directive("proxy_ssl_protocols"));
             return line;
         };
         match self.tls_versions(id) {

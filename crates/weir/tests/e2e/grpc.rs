@@ -14,7 +14,7 @@ use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
 /// A script of this test in Debian's Python, whose packages have gRPC.
-struct Script {
+pub(crate) struct Script {
     child: Child,
     input: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
@@ -42,7 +42,7 @@ impl Script {
     }
 
     /// Sends a command to the client; returns its outcome.
-    fn ask(&mut self, command: &str) -> String {
+    pub(crate) fn ask(&mut self, command: &str) -> String {
         writeln!(self.input, "{command}").unwrap();
         self.line()
     }
@@ -56,18 +56,18 @@ impl Drop for Script {
 }
 
 /// Starts a server with this name; returns its address too.
-fn server(name: &str) -> (Script, String) {
+pub(crate) fn server(name: &str) -> (Script, String) {
     let mut script = Script::start("server.py", &[name]);
     let port = script.line();
     (script, format!("127.0.0.1:{port}"))
 }
 
-fn client(address: SocketAddr) -> Script {
+pub(crate) fn client(address: SocketAddr) -> Script {
     Script::start("client.py", &[&address.to_string()])
 }
 
 /// Returns true if the programs are there.
-fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     let mut command = Command::new("/usr/bin/python3");
     let found = command.args(["-c", "import grpc"]).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());

@@ -15,6 +15,7 @@ mod failures;
 mod files;
 mod flood;
 mod grpc;
+mod grpc_files;
 mod haproxy_cfg;
 mod health;
 mod http;
