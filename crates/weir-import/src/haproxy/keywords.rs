@@ -715,7 +715,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("alpn", "s", KeywordHandling::Converted, "`http=auto` of the server for `h2,http/1.1`, `http=2` for `h2` alone, with `ssl`"),
     row("npn", "s", KeywordHandling::Differently, "ALPN has replaced it; the server is asked in HTTP/1.1"),
     row("proto", "s", KeywordHandling::Converted, "`http=2` of the server for `h2`; `fcgi`, `quic` and `spop` are refused"),
-    row("ws", "s", KeywordHandling::Converted, "WebSockets are HTTP/1.1 to servers"),
+    row("ws", "s", KeywordHandling::Converted, "a WebSocket is in the version that the server is asked in, and with `alpn h2,http/1.1` in HTTP/1.1 where the server permits none over HTTP/2"),
     row("ciphers", "s", KeywordHandling::Differently, "Weir offers its own suites and groups"),
     row("ciphersuites", "s", KeywordHandling::Differently, "Weir offers its own suites and groups"),
     row("curves", "s", KeywordHandling::Differently, "Weir offers its own suites and groups"),

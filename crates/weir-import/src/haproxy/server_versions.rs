@@ -145,10 +145,15 @@ impl HaproxyConverter<'_> {
             );
         }
         let upgrades = versions.websockets.as_deref().unwrap_or("auto");
-        if version != ServerVersion::Http1 {
-            self.outcomes.differs(line, "WebSockets need a server of HTTP/1.1: write a backend without `proto` and `alpn` for them");
-        } else if upgrades == "h2" {
-            self.outcomes.differs(line, "`ws h2`: WebSockets are HTTP/1.1 to this server");
+        match (upgrades, version) {
+            ("h2", ServerVersion::Http1) => {
+                self.outcomes.differs(line, "`ws h2`: WebSockets are HTTP/1.1 to this server");
+            }
+            ("h1", ServerVersion::Http2 | ServerVersion::Chosen) => self.outcomes.differs(
+                line,
+                "`ws h1`: WebSockets are HTTP/2 to a server that permits it (RFC 8441)",
+            ),
+            _ => {}
         }
         (version != ServerVersion::Http1).then(|| version.word())
     }

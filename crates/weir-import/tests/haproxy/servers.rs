@@ -237,3 +237,34 @@ fn sessions_of_servers_that_go_down_end_where_the_file_says_so() {
     let imported = proxies("", "server t 127.0.0.1:3 on-marked-down frob");
     assert_eq!(outcome(&imported.coverage, "server t").0, "refused");
 }
+
+#[test]
+fn servers_have_the_version_of_their_protocol() {
+    use weir_config::model::UpstreamHttp::{Auto, Http1, Http2};
+    let check = |options: &str, expected, word: &str, part: &str| {
+        let imported = text(&format!(
+            "listen l\n mode http\n bind 127.0.0.1:1\n server t 127.0.0.1:3 {options}\n"
+        ));
+        let (found, reason) = outcome(&imported.coverage, "server t");
+        assert!(found == word && reason.contains(part), "{options}: {found} {reason}");
+        let pool = config(imported).pools.remove(0);
+        assert_eq!(pool.http_of(&pool.endpoints[0]), expected, "{options}");
+    };
+    check("proto h2", Http2, "honoured", "");
+    check("proto h1", Http1, "honoured", "");
+    check("ssl verify none alpn h2,http/1.1 no-sni-auto", Auto, "honoured", "");
+    check("ssl verify none alpn h2 no-sni-auto", Http2, "differently", "has to choose HTTP/2");
+    check("alpn h2,http/1.1", Http1, "honoured", "");
+    check("proto h2 ws h1", Http2, "differently", "`ws h1`");
+    check("ws h2", Http1, "differently", "`ws h2`");
+    let refused = |lines: &str, directive: &str, part: &str| {
+        let imported = text(&format!("listen l\n mode http\n bind 127.0.0.1:1\n {lines}\n"));
+        let (word, reason) = outcome(&imported.coverage, directive);
+        assert!(word == "refused" && reason.contains(part), "{lines}: {word} {reason}");
+    };
+    refused("server t 127.0.0.1:3 proto fcgi", "server t", "FastCGI");
+    refused("http-reuse never\n server t 127.0.0.1:3 proto h2", "http-reuse", "share");
+    refused("server t 127.0.0.1:3 proto h2 send-proxy", "server t", "PROXY protocol");
+    let probes = "option httpchk\n server t 127.0.0.1:3 proto h2 check check-proto h1";
+    refused(probes, "server t", "same version");
+}
