@@ -55,12 +55,17 @@ pub struct Imported {
     directives: Vec<Directive>,
     /// Findings of the lints about the other program's directives.
     lints: Vec<Diagnostic>,
-    /// What the other lints say about it in the other program's words.
-    words: &'static [ForeignWords],
+    /// The language that it was written in.
+    language: Language,
     sources: Sources,
 }
 
 impl Imported {
+    /// Returns the language that the file was written in.
+    pub fn language(&self) -> Language {
+        self.language
+    }
+
     /// Returns what stands for the addresses and paths of the file.
     pub fn mappings(&self) -> &Mappings {
         self.sources.mappings()
@@ -82,7 +87,11 @@ impl Imported {
     /// Checks the result as a native file is checked. Messages name places of the imported file.
     pub fn check(self) -> Result<Checked, Diagnostics> {
         let checked = weir_config::check_directives(self.sources, &self.directives)?;
-        Ok(Checked { foreign_lints: self.lints, foreign_words: self.words, ..checked })
+        Ok(Checked {
+            foreign_lints: self.lints,
+            foreign_words: foreign_words(self.language),
+            ..checked
+        })
     }
 
     /// Returns the result as text in Weir's syntax.
@@ -168,7 +177,7 @@ fn nginx(
 ) -> Result<Imported, Diagnostics> {
     match nginx::import(&mut sources, file, version) {
         Ok((directives, coverage, lints)) => {
-            Ok(Imported { coverage, directives, lints, words: nginx::WORDS, sources })
+            Ok(Imported { coverage, directives, lints, language: Language::Nginx, sources })
         }
         Err(errors) => Err(Diagnostics::new(errors, Arc::new(sources))),
     }
@@ -211,7 +220,7 @@ fn haproxy(
 ) -> Result<Imported, Diagnostics> {
     match haproxy::import(&sources, file, environment, version) {
         Ok((directives, coverage, lints)) => {
-            Ok(Imported { coverage, directives, lints, words: haproxy::WORDS, sources })
+            Ok(Imported { coverage, directives, lints, language: Language::Haproxy, sources })
         }
         Err(errors) => Err(Diagnostics::new(errors, Arc::new(sources))),
     }

@@ -67,6 +67,19 @@ impl LanguageArguments {
         Self { from, accept_ignored: true, mapping, assume }
     }
 
+    /// Returns what is said of a file that was taken for one of this language by its directives.
+    fn supposed(&self, language: Language) -> &'static str {
+        match (self.from, language) {
+            (Some(_), _) | (None, Language::Native) => "",
+            (None, Language::Nginx) => {
+                ", read as a file of nginx (--from weir reads it as one of Weir)"
+            }
+            (None, Language::Haproxy) => {
+                ", read as a file of HAProxy (--from weir reads it as one of Weir)"
+            }
+        }
+    }
+
     fn nginx_version(&self, path: &Path) -> Result<NginxVersion, CommandFailure> {
         match self.assume.version {
             None => Ok(NginxVersion::USUAL),
@@ -193,7 +206,10 @@ pub(crate) fn open(
     };
     match imported {
         Ok(imported) => Ok(ConfigFile::Imported(Box::new(imported))),
-        Err(diagnostics) => Err(rejected(path, diagnostics)),
+        Err(diagnostics) => {
+            let name = format!("{}{}", path.display(), language.supposed(found));
+            Err(CommandFailure::Rejected { name, diagnostics })
+        }
     }
 }
 
@@ -208,8 +224,11 @@ pub(crate) fn accept(
         return Ok(());
     }
     let plural = if refused == 1 { "directive is" } else { "directives are" };
+    // A file of which nothing is known is probably one of another language.
+    let is_known = refused < imported.coverage.entries.len();
+    let supposed = if is_known { "" } else { language.supposed(imported.language()) };
     Err(CommandFailure::NotConverted(format!(
-        "{}: {refused} {plural} refused; --accept-ignored goes on without them",
+        "{}{supposed}: {refused} {plural} refused; --accept-ignored goes on without them",
         path.display()
     )))
 }

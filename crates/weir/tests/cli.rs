@@ -380,6 +380,35 @@ fn fmt_leaves_what_it_cannot_read_as_it_is() {
 }
 
 #[test]
+fn a_file_that_was_taken_for_another_program_s_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let say = |text: &str, more: &[&str]| {
+        let path = file(directory.path(), "x.conf", text);
+        let mut arguments = vec!["check", path.to_str().unwrap()];
+        arguments.extend(more);
+        let output = weir(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let nginx = "x.conf, read as a file of nginx (--from weir reads it as one of Weir): 3 directives are refused";
+    let unknown = "workers 1;\nserver { listen :80; }\n";
+    let text = say(unknown, &[]);
+    assert!(text.contains(nginx), "{text}");
+    let haproxy =
+        "x.conf, read as a file of HAProxy (--from weir reads it as one of Weir): 1 error";
+    let text = say("workers 1\nfrontend a\n    bind :8080\n", &[]);
+    assert!(text.contains(haproxy), "{text}");
+    // Somebody who named the language, or whose file is known in part, knows it.
+    for (text, more) in [
+        (unknown, &["--from", "nginx"][..]),
+        ("worker_processes 1;\nevents { }\nhttp { perl_modules a; }\n", &[]),
+    ] {
+        let text = say(text, more);
+        assert!(!text.contains("read as"), "{text}");
+    }
+}
+
+#[test]
 fn lints_are_warnings_unless_they_are_denied() {
     let directory = tempfile::tempdir().unwrap();
     let text = "pool app {\n    server 127.0.0.1:1 max_conn=1;\n    queue off;\n}\nlisten 127.0.0.1:8080 -> app;\n";
