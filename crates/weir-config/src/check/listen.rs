@@ -235,7 +235,9 @@ impl<'a> Checker<'a> {
             "tcp_keepalive" => self.tcp_keepalive(line, &mut listener.tcp_keepalive),
             "limits" => self.limits(line, &mut listener.limits),
             "http2" => self.http2(line, &mut listener.http2),
-            "grpc" => listener.grpc.metrics = line.flag("metrics"),
+            "grpc" => {
+                listener.grpc = Grpc { metrics: line.flag("metrics"), web: line.flag("web") };
+            }
             "proxy_protocol" => {
                 listener.proxy_protocol = match line.words.as_slice() {
                     [only] if only.text() == "all" => values::all_networks(),

@@ -72,8 +72,9 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .example("http2 on streams=250;"),
     directive("grpc", LISTEN, "", "gRPC over HTTP/2. Calls, which are requests with the content type `application/grpc`, need no setting: their `grpc-timeout` bounds the whole request with its wait in the queue (a shorter `timeout request=` holds), errors of Weir's own are responses of gRPC with a status and no page, and `$grpc_service`, `$grpc_method` and `$grpc_status` are known to logs. See also `retry on=grpc-unavailable` and `passive on=grpc-unavailable`.")
         .words(0, 0)
-        .options(&[flag("metrics", "Counts calls by service, method and status, with their times (`weir_grpc_calls`, `weir_grpc_call_seconds`). At most 256 methods of a listener are counted apart, those that a server has answered with OK; the others count as one.")])
-        .example("grpc metrics;"),
+        .options(&[flag("metrics", "Counts calls by service, method and status, with their times (`weir_grpc_calls`, `weir_grpc_call_seconds`). At most 256 methods of a listener are counted apart, those that a server has answered with OK; the others count as one."),
+            flag("web", "Converts calls of gRPC-Web, as browsers send them over HTTP/1.1 and HTTP/2 (content type `application/grpc-web` or `application/grpc-web-text`), into calls of gRPC for the servers, and the responses back: the trailers are the last frame of the body. Without it such calls are passed on as they are, for servers that speak gRPC-Web themselves. A page of another origin also needs headers of CORS.")])
+        .example("grpc metrics web;"),
     directive("forwarded", LISTEN, "", "The headers that forward the client's address to servers.")
         .words(0, 0)
         .options(&[

@@ -168,6 +168,8 @@ pub struct Http2 {
 pub struct Grpc {
     /// Set to count calls by their method.
     pub metrics: bool,
+    /// Set to convert calls of gRPC-Web into calls of gRPC.
+    pub web: bool,
 }
 
 /// The use of HTTP/2 at a listener.

@@ -1,6 +1,6 @@
 //! Calls of gRPC: the deadline that a client sets, and failures of Weir's own, which a client reads
-//! from headers instead of a page. Requests over HTTP/1 are never calls. `grpc_status.rs` reads the
-//! statuses of endpoints.
+//! from headers instead of a page. Requests over HTTP/1 are calls only in the form of gRPC-Web.
+//! `grpc_status.rs` reads the statuses of endpoints, `grpc_web.rs` converts calls of gRPC-Web.
 
 use std::time::Duration;
 
@@ -14,9 +14,17 @@ use crate::exchange::state::Exchange;
 /// The headers of a failure.
 pub(crate) type FailureHeaders = [(&'static str, String); 2];
 
+/// Returns true if the request may be a call; most over HTTP/1 may not.
+pub(crate) fn may_be_call<C: ClientSide>(exchange: &Exchange<'_, C>) -> bool {
+    C::SPEAKS_GRPC || exchange.heads.web_call.is_some()
+}
+
 /// Returns true if the request is a call.
 pub(crate) fn is_call<C: ClientSide>(exchange: &Exchange<'_, C>) -> bool {
     let Exchange { client, heads, arrival, .. } = exchange;
+    if heads.web_call.is_some() {
+        return true;
+    }
     C::SPEAKS_GRPC
         && arrival.has_head
         && heads.request.method == Method::Post
@@ -25,7 +33,7 @@ pub(crate) fn is_call<C: ClientSide>(exchange: &Exchange<'_, C>) -> bool {
 
 /// The time after its beginning at which the client gives a call up.
 pub(crate) fn timeout<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<Duration> {
-    if !C::SPEAKS_GRPC || !is_call(exchange) {
+    if !may_be_call(exchange) || !is_call(exchange) {
         return None;
     }
     parse_timeout(exchange.heads.request.header(exchange.client.head(), "grpc-timeout")?)
@@ -49,13 +57,19 @@ fn parse_timeout(value: &[u8]) -> Option<Duration> {
     }
 }
 
-/// The headers of a response of Weir's own to a call, if a response of HTTP with this status would
-/// be a failure. The status of the call is recorded.
-pub(crate) fn failure_headers<C: ClientSide>(
+/// The head of a response of Weir's own to a call.
+pub(crate) struct CallFailure {
+    pub(crate) content_type: &'static str,
+    pub(crate) headers: FailureHeaders,
+}
+
+/// The head of a response of Weir's own to a call, if a response of HTTP with this status would be
+/// a failure. The status of the call is recorded.
+pub(crate) fn failure<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     status: u16,
-) -> Option<FailureHeaders> {
-    if !C::SPEAKS_GRPC || status < 400 || !is_call(exchange) {
+) -> Option<CallFailure> {
+    if !may_be_call(exchange) || status < 400 || !is_call(exchange) {
         return None;
     }
     let code = match exchange.outcome.cause {
@@ -64,12 +78,16 @@ pub(crate) fn failure_headers<C: ClientSide>(
     };
     exchange.outcome.grpc_status = Some(code);
     let message = reason_phrase(status).to_owned();
-    Some([("grpc-status", code.code().to_string()), ("grpc-message", message)])
+    let web = exchange.heads.web_call;
+    Some(CallFailure {
+        content_type: web.map_or("application/grpc", |call| call.response.content_type()),
+        headers: [("grpc-status", code.code().to_string()), ("grpc-message", message)],
+    })
 }
 
 /// Counts a call that has ended, if the listener asks for it.
 pub(crate) fn count_call<C: ClientSide>(exchange: &Exchange<'_, C>) {
-    if !C::SPEAKS_GRPC || !exchange.scope.listener.grpc.metrics || !is_call(exchange) {
+    if !may_be_call(exchange) || !exchange.scope.listener.grpc.metrics || !is_call(exchange) {
         return;
     }
     let Exchange { scope, placement, outcome, .. } = exchange;

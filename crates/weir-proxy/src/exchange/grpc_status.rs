@@ -4,7 +4,7 @@
 use weir_stats::GrpcStatus;
 
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::grpc::is_call;
+use crate::exchange::grpc::{is_call, may_be_call};
 use crate::exchange::passive::JudgedBy;
 use crate::exchange::state::Exchange;
 use crate::upstream::EndpointRef;
@@ -15,7 +15,7 @@ pub(crate) fn judged_by<C: ClientSide>(
     exchange: &Exchange<'_, C>,
     at: EndpointRef<'_>,
 ) -> JudgedBy {
-    let is_judged = C::SPEAKS_GRPC && at.pool.counts_calls() && is_call(exchange);
+    let is_judged = may_be_call(exchange) && at.pool.counts_calls() && is_call(exchange);
     if is_judged { JudgedBy::GrpcStatus } else { JudgedBy::Status }
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn note_head<C: ClientSide>(
     at: EndpointRef<'_>,
     raw: &[u8],
 ) -> Option<Trouble> {
-    if !C::SPEAKS_GRPC || !is_call(exchange) {
+    if !may_be_call(exchange) || !is_call(exchange) {
         return None;
     }
     let value = exchange.heads.response.header(raw, "grpc-status")?;
@@ -41,7 +41,7 @@ pub(crate) fn note_trailers<C: ClientSide>(
     at: EndpointRef<'_>,
     trailers: &[u8],
 ) {
-    if !C::SPEAKS_GRPC || trailers.is_empty() || !is_call(exchange) {
+    if !may_be_call(exchange) || trailers.is_empty() || !is_call(exchange) {
         return;
     }
     let values = trailers.split(|byte| *byte == b'\n').filter_map(|line| {

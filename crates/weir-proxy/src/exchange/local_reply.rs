@@ -216,11 +216,13 @@ pub(crate) async fn send_piece<C: ClientSide>(
     let scope = exchange.scope;
     let form = response_form(exchange);
     let imposed = status_by_rule(exchange, status);
-    let failure = grpc::failure_headers(exchange, imposed.unwrap_or(status));
+    let failure = grpc::failure(exchange, imposed.unwrap_or(status));
     let imposed = if failure.is_some() { Some(200) } else { imposed };
     exchange.set_status(imposed.unwrap_or(status));
     let reply = reply.with_imposed_status(imposed);
-    let reply = failure.as_ref().map_or(reply, |headers| reply.as_trailers_only(headers));
+    let reply = failure
+        .as_ref()
+        .map_or(reply, |failure| reply.as_trailers_only(failure.content_type, &failure.headers));
     let mut out = std::mem::take(&mut exchange.heads.response_out);
     out.clear();
     let reply = reply.with_connection(form.connection);

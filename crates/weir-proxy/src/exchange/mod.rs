@@ -14,6 +14,7 @@ pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod grpc;
 pub(crate) mod grpc_status;
+pub(crate) mod grpc_web;
 pub(crate) mod internal_redirect;
 pub(crate) mod local_reply;
 pub(crate) mod malformed;
@@ -306,6 +307,9 @@ async fn read_head<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), 
         exchange.heads.request.expect_continue = false;
     }
     exchange.arrival.has_head = true;
+    if exchange.scope.listener.grpc.web {
+        grpc_web::note_call(exchange);
+    }
     exchange.outcome.times.request =
         exchange.arrival.head_end.span_since(exchange.arrival.first_byte);
     let line = exchange.heads.request.request_line.of(exchange.client.head());

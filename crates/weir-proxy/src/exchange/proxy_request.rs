@@ -21,6 +21,7 @@ use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::exchange::{
     error_page, grpc_status, passive, preference, record, request_key, response, rewrite,
 };
+use crate::http::grpc_web;
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
@@ -187,6 +188,7 @@ fn framing_upstream(heads: &Heads, upload: &Pump) -> Framing {
     match heads.request.framing {
         _ if heads.internal.drops_body() => Framing::None,
         _ if upload.is_whole => Framing::Length(upload.body_bytes),
+        Framing::Length(_) if heads.is_text_call() => Framing::Chunked,
         framing => framing,
     }
 }
@@ -413,10 +415,14 @@ fn write_head<C: ClientSide>(
     let Exchange { client, heads, arrival, placement, .. } = &*exchange;
     let affinity = pool.affinity.as_ref();
     let endpoint = placement.endpoint.and_then(|index| pool.endpoints.get(index));
+    let web = heads.web_call.as_ref();
+    let content_type = web.and_then(|_| grpc_web::request_type(&heads.request, client.head()));
+    let takes_trailers = web.is_some() || heads.request.takes_trailers(client.head());
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = UpstreamHead {
             head: &heads.request,
             bytes: client.head(),
+            content_type: content_type.as_deref(),
             method: match heads.method.as_slice() {
                 b"" => exchange.request_view().method(),
                 method => method,
@@ -440,7 +446,7 @@ fn write_head<C: ClientSide>(
             upgrade: Some(&route.protocols)
                 .filter(|protocols| protocols.are_offered(&heads.request, client.head()))
                 .filter(|_| !heads.internal.drops_body()),
-            takes_trailers: multiplexed && heads.request.takes_trailers(client.head()),
+            takes_trailers: multiplexed && takes_trailers,
             counts_hops: scope.listener.limits.hops.is_some(),
         };
         head_writer::write_request_head(&head, &mut out);

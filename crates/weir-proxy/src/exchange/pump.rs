@@ -1,6 +1,7 @@
 //! Moves one body from a source to a sink: decodes its framing, encodes it anew, holds at most one
 //! buffer, and never waits to fill it. The caller sets deadlines and interprets failures.
 
+mod conversion;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use smallvec::SmallVec;
 use weir_wire::{ChunkedDecoder, Framing, Step, encode};
 
 use crate::exchange::body_stream::{BodySink, BodySource};
+use crate::exchange::pump::conversion::WebConversion;
 use crate::exchange::pump::replay::Replay;
 use crate::http::trailers::TrailerRules;
 use crate::limiting::bandwidth::Throttle;
@@ -114,11 +116,18 @@ pub(crate) struct Pump {
     /// The event that a pending poll waits for.
     pub(crate) waiting: Waiting,
     finished: bool,
-    /// The trailers of a source that has ended before its last bytes were sent.
-    ended: Option<Box<[u8]>>,
+    /// Set if the source has ended before its last bytes were sent.
+    ended: Option<Box<EndedSource>>,
+    /// The conversion between gRPC-Web and gRPC, if the body is converted.
+    conversion: Option<Box<WebConversion>>,
     /// Set if the body was read and decoded before this pump was made.
     pub(crate) is_whole: bool,
     surplus: Surplus,
+}
+
+/// A source that has ended.
+struct EndedSource {
+    trailers: Vec<u8>,
 }
 
 /// The bytes that may be read beyond a body.
@@ -192,6 +201,7 @@ impl Pump {
             waiting: Waiting::Write,
             finished: false,
             ended: None,
+            conversion: None,
             is_whole: false,
             surplus: bounds.surplus,
         }
@@ -240,12 +250,14 @@ impl Pump {
         self.limit
     }
 
-    /// The trailers that a sink gets which frames bodies itself, once the body has ended.
+    /// The trailers that a sink gets which frames bodies itself, or a client of gRPC-Web, once the
+    /// body has ended.
     pub(crate) fn sink_trailers(&self) -> &[u8] {
-        match &self.ended {
-            Some(trailers) => trailers,
-            None if self.encoder == Encoder::Sink => &self.tail,
-            None => &[],
+        match (&self.ended, &self.conversion) {
+            (Some(source), _) => &source.trailers,
+            (None, Some(conversion)) => conversion.trailers(),
+            (None, None) if self.encoder == Encoder::Sink => &self.tail,
+            (None, None) => &[],
         }
     }
 
@@ -313,7 +325,9 @@ impl Pump {
 
     /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
-        self.raw.capacity() + self.out.capacity() + self.tail.capacity() + self.kept_bytes()
+        let converted = self.conversion.as_ref().map_or(0, |conversion| conversion.held());
+        let buffers = self.raw.capacity() + self.out.capacity() + self.tail.capacity();
+        buffers + self.kept_bytes() + converted
     }
 
     /// The maximum that a read may take now: the known rest of the body, and the permitted surplus.
@@ -375,7 +389,8 @@ impl Pump {
             match poll_read_into(source, context, &mut self.raw, usize::MAX) {
                 Poll::Ready(Ok(read)) if read > 0 => self.has_read = true,
                 Poll::Ready(Ok(_)) if matches!(self.decoder, Decoder::UntilClose) => {
-                    self.ended = Some(source.take_trailers().into());
+                    let trailers = source.take_trailers();
+                    self.ended = Some(Box::new(EndedSource { trailers }));
                 }
                 _ => return,
             }
@@ -529,9 +544,10 @@ impl Pump {
         };
         if !self.has_undecoded()
             && self.direct.is_empty()
-            && let Some(trailers) = self.ended.take()
+            && let Some(source) = self.ended.take()
         {
-            self.end(&trailers);
+            self.check_converted()?;
+            self.end(&source.trailers);
             return Poll::Ready(Ok(()));
         }
         if self.at == self.raw.len() && self.direct.is_empty() {
@@ -577,8 +593,9 @@ impl Pump {
         let trailers = source.take_trailers();
         if self.has_undecoded() || !self.direct.is_empty() {
             // The bytes that were read go first.
-            self.ended = Some(trailers.into());
+            self.ended = Some(Box::new(EndedSource { trailers }));
         } else {
+            self.check_converted()?;
             self.end(&trailers);
         }
         Ok(())
@@ -588,6 +605,9 @@ impl Pump {
     fn end(&mut self, trailers: &[u8]) {
         self.decoder = Decoder::Done;
         self.note_end(trailers);
+        if self.end_converted(trailers) {
+            return;
+        }
         let rules = self.trailers.as_deref();
         end_body(self.encoder, rules.map(|rules| (rules, trailers)), &mut self.tail);
         if self.encoder == Encoder::Sink {
@@ -629,6 +649,12 @@ impl Pump {
             return Err(PumpFailure::TooLarge);
         }
         self.direct = start..end;
+        if self.conversion.is_some() {
+            self.convert()?;
+            if trailers.is_some() {
+                self.check_converted()?;
+            }
+        }
         self.note_decoded();
         self.encode(trailers);
         Ok(())

@@ -23,7 +23,7 @@ use crate::exchange::throttle::throttle;
 use crate::exchange::tunnel::{self, Switched};
 use crate::exchange::upload::leave_body;
 use crate::exchange::whole_response::{self, Written};
-use crate::exchange::{explain, grpc_status, record};
+use crate::exchange::{explain, grpc_status, grpc_web, record};
 use crate::http::client_address::came_over_tls;
 use crate::http::cookie::ResponseCookie;
 use crate::http::expires::CompiledExpires;
@@ -52,7 +52,9 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
         let form = begin(exchange, route, &attempt);
         let throttle = throttle(exchange, Toward::Client);
         let response = &exchange.heads.response;
-        if throttle.is_some() || !whole_response::is_small(response, &attempt, form.encoder) {
+        let is_converted = exchange.heads.web_call.is_some();
+        let is_streamed = throttle.is_some() || is_converted;
+        if is_streamed || !whole_response::is_small(response, &attempt, form.encoder) {
             // In an allocation of its own, so that exchanges that wait do not reserve space for it.
             let start = RelayStart { attempt, form, throttle };
             return Box::pin(stream(exchange, route, pool, start)).await;
@@ -104,18 +106,19 @@ async fn stream<C: ClientSide>(
     // What follows a switch is for the tunnel.
     let has_end = attempt.upstream.transport.is_shared() && !switching;
     let (framing, most) = stream_framing(received, has_end);
-    let trailers = trailers::of_response(
-        &route.trailers.1,
-        &exchange.heads.request,
-        exchange.client.head(),
-        &exchange.heads.response,
-        &raw,
-    );
+    let web = grpc_web::body_form(exchange, &raw);
+    let takes = web.is_some() || exchange.heads.request.takes_trailers(exchange.client.head());
+    let response = Some(&exchange.heads.response).filter(|_| takes);
+    let rules = &route.trailers.1;
+    let trailers = response.and_then(|response| trailers::of_response(rules, response, &raw));
     let bounds = Bounds { bytes: most, throttle, trailers, ..Bounds::default() };
     let is_endless = matches!(received, Framing::Chunked | Framing::UntilClose);
     let watch = if is_endless { StreamWatch::begin(exchange, &raw) } else { None };
     let at = exchange.heads.response.head_bytes;
     let mut download = Pump::new(head, framing, form.encoder, raw, at, bounds);
+    if let Some(form) = web {
+        download.convert_to_web(form);
+    }
     let until = if switching { Until::Sent } else { Until::Read };
     let mut relay = Relay { attempt: &mut attempt, download: &mut download, until, watch };
     let mut blocked = Duration::ZERO;
@@ -305,6 +308,12 @@ fn response_form<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     attempt: &Attempt<'_, StreamOf<C>>,
 ) -> ResponseForm {
+    let received = exchange.heads.response.framing;
+    let web = grpc_web::body_form(exchange, &attempt.raw);
+    if web.is_some() {
+        // The length of a converted body is not known.
+        exchange.heads.response.framing = Framing::Chunked;
+    }
     let Exchange { scope, client, heads, arrival, .. } = exchange;
     let is_left =
         heads.internal.drops_body() && heads.request.framing != Framing::None && !arrival.body_read;
@@ -314,7 +323,9 @@ fn response_form<C: ClientSide>(
         false => RequestBody::Arriving,
     };
     let start = ResponseStart { relayed: Some(&heads.response), body, at: attempt.heard };
-    client.response_form(*scope, heads, &start)
+    let form = client.response_form(*scope, heads, &start);
+    heads.response.framing = received;
+    ResponseForm { encoder: grpc_web::encoder(form.encoder, web), ..form }
 }
 
 fn write_head<C: ClientSide>(
@@ -332,12 +343,14 @@ fn write_head<C: ClientSide>(
     let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
     let cookie = response_cookie(exchange);
     let why = explain::on_demand(exchange);
+    let content_type = grpc_web::response_type(exchange, raw);
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = DownstreamHead {
             head: &heads.response,
             bytes: raw,
             expires: exchange.expires_lines(imposed.unwrap_or(heads.response.status), entry),
             status: imposed,
+            content_type: content_type.as_deref(),
             entry,
             edits: route.response_edits.resolve(entry),
             cookie,

@@ -55,6 +55,9 @@ pub(crate) fn initial_body<C: ClientSide>(
         trailers: arrival.trailers.clone(),
     };
     let mut upload = Pump::new(Vec::new(), framing, encoder, raw, 0, bounds);
+    if heads.is_text_call() {
+        upload.convert_from_text();
+    }
     // A body that is buffered whole is kept in any case.
     if framing != Framing::None
         && rules.buffer_request.is_none()

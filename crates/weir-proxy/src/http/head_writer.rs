@@ -18,6 +18,8 @@ use crate::http::edits::{Edits, same_name};
 use crate::http::expires::ExpiresLines;
 use crate::http::upgrade::Protocols;
 
+const CONTENT_TYPE: &[u8] = b"content-type";
+
 /// The framing of a body towards the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
@@ -58,6 +60,8 @@ pub struct UpstreamHead<'a> {
     pub method: &'a [u8],
     /// The target, if it was rewritten; else empty.
     pub rewritten: &'a [u8],
+    /// The content type that is sent instead of the received one.
+    pub content_type: Option<&'a [u8]>,
     /// The address of the client connection's peer; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
     /// Set if the client uses TLS.
@@ -105,7 +109,9 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     let mut lines = Lines::new(bytes);
     for header in head.forwarded(bytes) {
         let name = header.name.of(bytes);
-        let stays = client_headers::replaces(input, header) || input.edits.drops(name);
+        let stays = client_headers::replaces(input, header)
+            || input.edits.drops(name)
+            || input.content_type.is_some() && same_name(name, CONTENT_TYPE);
         if stays || same_name(name, id_header.as_bytes()) {
             continue;
         }
@@ -130,6 +136,7 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     }
     lines.flush(out);
     client_headers::write(input, out);
+    write_content_type(input.content_type, input.edits, out);
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
         write_sound(id_header.as_bytes(), input.request_id_value, out);
     }
@@ -174,6 +181,8 @@ pub struct DownstreamHead<'a> {
     pub bytes: &'a [u8],
     /// The status that is sent instead of the received one.
     pub status: Option<u16>,
+    /// The content type that is sent instead of the received one.
+    pub content_type: Option<&'a [u8]>,
     /// The exchange so far; `None` if the edits have no variables, because building it costs more
     /// than writing these lines.
     pub entry: Option<&'a Entry<'a>>,
@@ -210,6 +219,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
     let (id_header, id) = input.request_id.unwrap_or_default();
     let ReceivedLines { dated, sets_cookie } = write_received(input, out);
+    write_content_type(input.content_type, input.edits, out);
     if !dated && !input.edits.drops(b"date") && head.status >= 200 {
         write_sound(b"Date", &(input.date)(), out);
     }
@@ -243,6 +253,13 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(encode::HEAD_END);
 }
 
+/// Writes the content type that replaces the received one.
+fn write_content_type(value: Option<&[u8]>, edits: &Edits, out: &mut Vec<u8>) {
+    if let Some(value) = value.filter(|_| !edits.drops(CONTENT_TYPE)) {
+        write_sound(b"Content-Type", value, out);
+    }
+}
+
 /// Writes the lines with `WWW-Authenticate` of a response that was discarded.
 pub(crate) fn write_challenges(edits: &Edits, lines: &[u8], out: &mut Vec<u8>) {
     if !lines.is_empty() && !edits.drops(b"www-authenticate") {
@@ -269,6 +286,7 @@ fn write_received(input: &DownstreamHead<'_>, out: &mut Vec<u8>) -> ReceivedLine
     let compares_names = input.edits.drops_any()
         || input.edits.replaces_any()
         || !id_header.is_empty()
+        || input.content_type.is_some()
         || input.expires.is_some();
     for header in head.forwarded(bytes) {
         received.dated |= header.known == Known::Date;
@@ -278,6 +296,9 @@ fn write_received(input: &DownstreamHead<'_>, out: &mut Vec<u8>) -> ReceivedLine
                 continue;
             }
             if input.expires.is_some() && ExpiresLines::replaces(name) {
+                continue;
+            }
+            if input.content_type.is_some() && same_name(name, CONTENT_TYPE) {
                 continue;
             }
         }

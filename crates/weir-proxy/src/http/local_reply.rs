@@ -218,10 +218,15 @@ impl<'a> Reply<'a> {
         Self { headers, ..self }
     }
 
-    /// Makes it the response of gRPC whose trailers are these headers: it has no body.
+    /// Makes it a response of gRPC, of this content type, whose trailers are these headers: it has
+    /// no body.
     #[must_use]
-    pub fn as_trailers_only(self, headers: &'a [(&'static str, String)]) -> Self {
-        Self { body: Some(Body::Given("application/grpc", b"")), headers, ..self }
+    pub fn as_trailers_only(
+        self,
+        content_type: &'static str,
+        headers: &'a [(&'static str, String)],
+    ) -> Self {
+        Self { body: Some(Body::Given(content_type, b"")), headers, ..self }
     }
 
     /// Sets `Location`.

@@ -8,6 +8,7 @@ pub(crate) mod client_network;
 pub(crate) mod cookie;
 pub mod edits;
 pub mod expires;
+pub(crate) mod grpc_web;
 pub mod head_writer;
 pub(crate) mod header_names;
 pub(crate) mod http2_fields;

@@ -73,19 +73,16 @@ pub(crate) fn of_request(
     (head.framing == Framing::Chunked).then(|| rules.of_message(head.listed(bytes)))
 }
 
-/// The rules for the trailers of a response; `None` drops all, for a client that did not announce
-/// that it takes them (`TE: trailers`, RFC 9110 section 6.5.1). Over HTTP/2 they may follow a body
-/// with a length, too.
+/// The rules for the trailers of a response for a client that announced that it takes them
+/// (`TE: trailers`, RFC 9110 section 6.5.1); `None` if it has none. Over HTTP/2 they may follow a
+/// body with a length, too.
 pub(crate) fn of_response(
     rules: &Arc<TrailerRules>,
-    request: &RequestHead,
-    bytes: &[u8],
     response: &ResponseHead,
     raw: &[u8],
 ) -> Option<Arc<TrailerRules>> {
     let may_follow = matches!(response.framing, Framing::Chunked | Framing::Length(_));
-    let wanted = may_follow && request.takes_trailers(bytes);
-    wanted.then(|| rules.of_message(response.listed(raw)))
+    may_follow.then(|| rules.of_message(response.listed(raw)))
 }
 
 #[cfg(test)]

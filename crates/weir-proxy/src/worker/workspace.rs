@@ -2,6 +2,7 @@
 
 use weir_wire::{Method, RequestHead, ResponseHead, Span};
 
+use crate::http::grpc_web::WebCall;
 use crate::http::internal::InternalRedirects;
 use crate::net::buffers::Buffers;
 use crate::net::input::Input;
@@ -45,6 +46,8 @@ pub(crate) struct Heads {
     pub(crate) rewritten: Vec<u8>,
     /// The method that the route gives the request for the endpoint; else empty.
     pub(crate) method: Vec<u8>,
+    /// The call of gRPC-Web, if the request is one.
+    pub(crate) web_call: Option<WebCall>,
     /// The internal redirects of the request.
     pub(crate) internal: InternalRedirects,
     /// The whole body, which another pool may get after an error; it is no longer in the stream.
@@ -93,6 +96,11 @@ impl Heads {
         if self.method.is_empty() { self.request.method } else { Method::of(&self.method) }
     }
 
+    /// Returns true for a call of gRPC-Web whose request is text.
+    pub(crate) fn is_text_call(&self) -> bool {
+        self.web_call.is_some_and(WebCall::sends_text)
+    }
+
     /// The bytes of memory that the running exchange holds in it.
     pub(crate) fn held(&self) -> usize {
         self.request_out.capacity()
@@ -116,6 +124,7 @@ impl Heads {
         self.original_line.clear();
         self.rewritten.clear();
         self.method.clear();
+        self.web_call = None;
         self.internal.clear();
         self.kept_body = None;
     }

@@ -14,6 +14,7 @@ mod error_targets;
 mod expires;
 mod framing;
 mod grpc;
+mod grpc_web;
 mod headers;
 mod health;
 mod http2;

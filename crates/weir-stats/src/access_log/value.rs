@@ -9,7 +9,7 @@ use crate::access_log::variable::{Definition, Plain, VariableKind};
 use crate::access_log::{clock, decoded_path, escape, format, why};
 use crate::{
     ClientCertificate, Clock, Entry, Escape, FailedAttempt, GrpcMethod, HTTP2, Headers, Micros,
-    Setback, Slashes, TCP, Variable, is_grpc,
+    Setback, Slashes, TCP, Variable, is_grpc, is_grpc_web,
 };
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -281,9 +281,13 @@ fn current_path<'a>(entry: &Entry<'a>) -> &'a [u8] {
 
 /// The method that is called, if the request is a call of gRPC.
 pub(crate) fn grpc_method<'a>(entry: &Entry<'a>) -> Option<GrpcMethod<'a>> {
-    let is_call = entry.protocol == HTTP2
-        && entry.method == b"POST"
-        && entry.request_headers.value("content-type").is_some_and(is_grpc);
+    if entry.method != b"POST" {
+        return None;
+    }
+    let is_call = entry
+        .request_headers
+        .value("content-type")
+        .is_some_and(|kind| is_grpc_web(kind) || entry.protocol == HTTP2 && is_grpc(kind));
     is_call.then(|| GrpcMethod::of_path(current_path(entry))).flatten()
 }
 

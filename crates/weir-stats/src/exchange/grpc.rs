@@ -116,6 +116,14 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
     begins && matches!(content_type.get(TYPE.len()), None | Some(b'+' | b';' | b' '))
 }
 
+/// Returns true for a content type of gRPC-Web, such as `application/grpc-web-text+proto`.
+pub fn is_grpc_web(content_type: &[u8]) -> bool {
+    const TYPE: &[u8] = b"application/grpc-web";
+    let Some((begin, rest)) = content_type.split_at_checked(TYPE.len()) else { return false };
+    let rest = rest.strip_prefix(b"-text").unwrap_or(rest);
+    begin.eq_ignore_ascii_case(TYPE) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +170,12 @@ mod tests {
         }
         for other in ["application/grpc-web", "application/grpcx", "application/json", ""] {
             assert!(!is_grpc(other.as_bytes()), "{other}");
+        }
+        for own in ["application/grpc-web", "Application/gRPC-Web-text+proto"] {
+            assert!(is_grpc_web(own.as_bytes()), "{own}");
+        }
+        for other in ["application/grpc", "application/grpc-webs", "application/grpc-web-texts"] {
+            assert!(!is_grpc_web(other.as_bytes()), "{other}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! gRPC between real programs: a client and servers of Debian's python3-grpcio, and Weir between
-//! them. All four kinds of calls, failures, deadlines, reloads and a server that drains.
+//! them. All four kinds of calls, failures, deadlines, reloads, a server that drains, and a browser
+//! that calls by gRPC-Web.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
@@ -7,7 +8,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::Signal;
+use serde_json::Value;
 
+use crate::support::browser::Browser;
 use crate::support::needs::not_run;
 use crate::support::programs::Certificate;
 use crate::support::weir::{Weir, weir_command};
@@ -232,4 +235,73 @@ fn a_server_that_says_that_it_is_not_serving_gets_no_calls() {
             client.ask("unary hello").starts_with("hello").then_some(())
         });
     }
+}
+
+/// The function that a page calls: it sends a message to a method, in binary or in text, and
+/// returns the status of HTTP with the frames of the response, each with its first byte.
+const WEB_CALL: &str = r#"
+window.call = async (url, method, message, form) => {
+    const bytes = new TextEncoder().encode(message);
+    const frame = new Uint8Array([0, 0, 0, 0, bytes.length, ...bytes]);
+    const isText = form === "-text";
+    const body = isText ? btoa(String.fromCharCode(...frame)) : frame;
+    const kind = "application/grpc-web" + form + "+proto";
+    const response = await fetch(url + "weir.test.Echo/" + method, {
+        method: "POST", body, headers: {"Content-Type": kind, "X-Grpc-Web": "1", "Accept": kind},
+    });
+    const status = response.headers.get("grpc-status");
+    let received = new Uint8Array(await response.arrayBuffer());
+    if (isText) {
+        const groups = new TextDecoder().decode(received).match(/.{4}/g) || [];
+        received = Uint8Array.from(groups.map(atob).join(""), (c) => c.charCodeAt(0));
+    }
+    const said = [response.status, response.headers.get("content-type"), status];
+    for (let at = 0; at < received.length;) {
+        const length = new DataView(received.buffer).getUint32(at + 1);
+        const text = new TextDecoder().decode(received.slice(at + 5, at + 5 + length));
+        said.push(received[at] + ":" + text.trim());
+        at += 5 + length;
+    }
+    return said.join(" | ");
+};"#;
+
+#[test]
+fn a_browser_calls_by_grpc_web() {
+    if !is_there() {
+        return;
+    }
+    let directory = Directory::new();
+    let Some(mut browser) = Browser::start(&directory) else { return };
+    let (_one, address) = server("one");
+    let cors = "grpc web;
+         response_header set Access-Control-Allow-Origin *;
+         response_header set Access-Control-Allow-Headers content-type,x-grpc-web;
+         response_header set Access-Control-Expose-Headers grpc-status,grpc-message;
+         route method OPTIONS -> respond 204;";
+    let pool = format!("server {address} name=one;");
+    let text = config(&directory, &pool, "").replace("log calls; ", &format!("log calls; {cors} "));
+    let text = format!("{text}\nlisten 127.0.0.1:0 {{ default -> respond 200 page; }}");
+    let weir = Weir::start(&directory, &text);
+    browser.open(&weir.url(1, "/"));
+    browser.until("document.readyState === 'complete'");
+    browser.value(WEB_CALL);
+    let url = weir.url(0, "/");
+    let mut call = |method: &str, message: &str, form: &str| {
+        let said = browser.value(&format!("call('{url}', '{method}', '{message}', '{form}')"));
+        said.as_str().unwrap_or_else(|| panic!("{method}: {said}")).to_owned()
+    };
+    for form in ["", "-text"] {
+        let kind = format!("200 | application/grpc-web{form} |  | ");
+        let unary = call("Unary", "hello", form);
+        assert!(unary.starts_with(&format!("{kind}0:hello | 128:")), "{unary}");
+        assert!(unary.contains("grpc-status: 0") && unary.contains("x-server: one"), "{unary}");
+        let stream = call("Stream", "3", form);
+        assert!(stream.starts_with(&format!("{kind}0:0 | 0:1 | 0:2 | 128:")), "{stream}");
+        // A failure without a message is only a head.
+        let failed = call("Fail", "5", form);
+        assert_eq!(failed, format!("200 | application/grpc-web{form} | 5"));
+    }
+    expect_logged(&directory, "weir.test.Echo Unary 0 one complete");
+    expect_logged(&directory, "weir.test.Echo Fail 5 one complete");
+    assert_eq!(browser.complaints(), Vec::<Value>::new());
 }

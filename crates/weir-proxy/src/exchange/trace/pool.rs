@@ -7,6 +7,7 @@ use weir_stats::{Entry, Escape};
 use weir_wire::Framing;
 
 use super::{Led, TraceEnd, Tracer};
+use crate::http::grpc_web::{self, WebCall};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::rewrites::RewriteFault;
 use crate::routing::route::CompiledRoute;
@@ -152,12 +153,18 @@ impl<'a> Tracer<'a> {
         if let Some(methods) = &route.rules_for(pool).methods {
             self.with_entry(led, |entry| methods.write(entry, &mut method));
         }
+        let (head, bytes) = (self.head, self.bytes);
+        let web = Some(head).filter(|_| self.listener.grpc.web);
+        let web = web.and_then(|head| WebCall::of_head(head, bytes));
+        let content_type = web.and_then(|_| grpc_web::request_type(head, bytes));
+        let takes_trailers = web.is_some() || head.takes_trailers(bytes);
         let mut write = |entry: Option<&Entry<'_>>| {
             let head = UpstreamHead {
                 head: self.head,
                 bytes: self.bytes,
                 method: if method.is_empty() { self.view().method() } else { &method },
                 rewritten,
+                content_type: content_type.as_deref(),
                 peer: self.peer(),
                 tls: self.input.tls,
                 request_id_value: self.id.as_bytes(),
@@ -171,6 +178,9 @@ impl<'a> Tracer<'a> {
                 framing: match (self.head.framing, route.rules_for(pool).buffer_request) {
                     _ if self.internal.drops_body() => BodyFraming::None,
                     (Framing::None | Framing::UntilClose, _) => BodyFraming::None,
+                    (Framing::Length(_), None) if web.is_some_and(WebCall::sends_text) => {
+                        BodyFraming::Chunked
+                    }
                     (Framing::Length(length), _) => BodyFraming::Length(length),
                     (Framing::Chunked, _) => BodyFraming::Chunked,
                 },
@@ -178,7 +188,7 @@ impl<'a> Tracer<'a> {
                     .filter(|protocols| protocols.are_offered(self.head, self.bytes))
                     .filter(|_| !self.internal.drops_body()),
                 takes_trailers: one.is_some_and(|endpoint| endpoint.http == UpstreamHttp::Http2)
-                    && self.head.takes_trailers(self.bytes),
+                    && takes_trailers,
                 counts_hops: self.listener.limits.hops.is_some(),
             };
             head_writer::write_request_head(&head, &mut out);

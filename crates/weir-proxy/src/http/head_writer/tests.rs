@@ -55,6 +55,7 @@ impl Setting {
         let input = UpstreamHead {
             method: view.method(),
             rewritten: b"",
+            content_type: None,
             head: &request.head,
             bytes: &request.bytes,
             peer: entry.peer,
@@ -360,6 +361,7 @@ impl DownstreamSetting {
             challenges: &[],
             why: None,
             status: None,
+            content_type: None,
             expires: self.expires,
             head: &response(text, self.method),
             bytes: text.as_bytes(),
