@@ -576,7 +576,11 @@ fn what_a_stream_of_weir_cannot_do_is_refused_by_name() {
         assert!(found.contains(reason), "{contents}: {found}");
     };
     check("server { listen 53 udp; proxy_pass 10.0.0.1:53; }", "listen 53", "UDP");
-    check("server { listen 1; return 1; }", "server", "no `proxy_pass`");
+    check("server { listen 1; }", "server", "neither `proxy_pass` nor `return`");
+    check("server { listen 1; return a; proxy_pass 10.0.0.1:1; }", "return", "the last of both");
+    check("server { listen 1; return $no; }", "return", "$no");
+    check("server { listen 1; set $remote_addr x; return a; }", "set", "your own");
+    check("server { listen 1; pass 127.0.0.1:80; }", "pass", "proxy_protocol on");
     check("server { listen 1; proxy_pass $x; }", "proxy_pass", "one variable of a `map`");
     check(
         "map $ssl_preread_protocol $x { default 10.0.0.1:1; } server { listen 1; proxy_pass $x; }",
@@ -589,6 +593,19 @@ fn what_a_stream_of_weir_cannot_do_is_refused_by_name() {
         "set_real_ip_from",
     );
     check("server { listen 1; proxy_pass 10.0.0.1:1; js_filter a; }", "js_filter", "");
+}
+
+#[test]
+fn a_stream_may_return_a_text() {
+    let imported = stream(
+        "server { listen 127.0.0.1:1; set $who \"$remote_addr $protocol\"; return \"bye $who\n\"; }
+         server { listen 127.0.0.1:2; set $to 10.0.0.1:7; proxy_pass $to; }",
+    );
+    assert_eq!(imported.coverage.refused().count(), 0, "{}", imported.coverage.text());
+    let native = imported.native();
+    let line = "default -> respond 200 \"bye ${remote_addr} TCP\\n\";";
+    assert!(native.contains(line) && native.contains("server 10.0.0.1:7"), "{native}");
+    config(imported);
 }
 
 #[test]
@@ -615,9 +632,7 @@ fn directives_that_weir_lacks_say_what_to_do() {
         let (word, reason) = outcome(&imported.coverage, directive);
         assert!(word == "refused" && reason.contains(expected), "{contents}: {word} {reason}");
     };
-    refused("return $remote_addr;", "return", "`return` in a server of `http`");
     refused("pass 127.0.0.1:2;", "pass", "`proxy_pass` with the address");
-    refused("set $a b; proxy_pass 127.0.0.1:2;", "set", "where the variable stands");
     refused(
         "server_name a.test; proxy_pass 127.0.0.1:2;",
         "server_name",
@@ -1314,6 +1329,8 @@ fn every_documented_directive_is_known() {
         let imported = server(&format!("{name} x;"));
         let (_, reason) = outcome(&imported.coverage, &format!("{name} x"));
         assert!(!reason.contains("not known"), "{name}");
+        // It says why, and what to do.
+        assert!(!reason.contains("it has no counterpart:"), "{name}: {reason}");
     }
     let (word, _) = outcome(&server("fastcgi_buffers 8 16k;").coverage, "fastcgi_buffers");
     assert_eq!(word, "ignored");
@@ -1321,6 +1338,77 @@ fn every_documented_directive_is_known() {
     assert_eq!(outcome(&used.coverage, "fastcgi_cache").0, "refused");
     assert_eq!(outcome(&server("made_up x;").coverage, "made_up").0, "refused");
     assert_eq!(outcome(&server("ssl_ocsp_responder x;").coverage, "ssl_ocsp").0, "refused");
+}
+
+#[test]
+fn every_documented_variable_is_known() {
+    let list = include_str!("nginx/documented_variables.txt");
+    assert!(list.lines().count() > 230);
+    let page = weir_import::reference();
+    for line in list.lines() {
+        let (part, name) = line.split_once(": ").unwrap();
+        let (text, log) = match part {
+            "http" => (
+                server(&format!(
+                    "location / {{ root /x; add_header X-A \"a${{{name}}}\"; }}
+                     location /p {{ proxy_pass http://127.0.0.1:2; add_header X-A \"b${{{name}}}\"; }}"
+                )),
+                nginx_text(
+                    "/etc/nginx/nginx.conf",
+                    &format!(
+                        "events {{}} http {{ log_format x \"$msec ${{{name}}}\"; access_log /x x;
+                         server {{ listen 127.0.0.1:1; location / {{ root /x; }} }} }}"
+                    ),
+                )
+                .unwrap(),
+            ),
+            _ => (
+                stream(&format!("server {{ listen 127.0.0.1:1; return \"a${{{name}}}\"; }}")),
+                stream(&format!(
+                    "log_format x \"$msec ${{{name}}}\"; access_log /x x;
+                     server {{ listen 127.0.0.1:1; proxy_pass 127.0.0.1:2; }}"
+                )),
+            ),
+        };
+        let directive = if part == "http" { "add_header" } else { "return" };
+        let in_texts = outcome(&text.coverage, directive);
+        let in_lines = outcome(&log.coverage, "log_format");
+        // What the page says is what happens.
+        let row = |name: &str| page.lines().find(|row| row.starts_with(&format!("| `${name}` |")));
+        let starts = (0..name.len()).rev().filter(|end| name[..*end].ends_with('_'));
+        let mut rows = starts.map(|end| format!("{}NAME", &name[..end]));
+        let own = row(name).or_else(|| rows.find_map(|name| row(&name)));
+        let own = own.unwrap_or_else(|| panic!("{name} is not in the page"));
+        let is_in = |(word, reason): (&str, &str)| {
+            let shown = if word == "refused" { "refused" } else { "taken" };
+            assert!(shown == "taken" || reason.contains(name), "{line}: {reason}");
+            assert!(!reason.contains("Weir has no variable"), "{line}: {reason}");
+            shown == "taken"
+        };
+        let found = (is_in(in_texts), is_in(in_lines));
+        // These have a value where a listener expects no header of the PROXY protocol.
+        let is_empty = name.starts_with("proxy_protocol_") && !name.contains("tlv");
+        let expected = match () {
+            () if own.contains("| converted |") || is_empty => (true, true),
+            // In `stream` they are known as the connection goes on.
+            () if own.contains("| in logs |") => (part == "stream", true),
+            () => (false, false),
+        };
+        assert_eq!(found, expected, "{line}: {in_texts:?} {in_lines:?}");
+    }
+    let made_up = server("location / { return 200 $made_up; }");
+    let (word, reason) = outcome(&made_up.coverage, "return");
+    assert!(word == "refused" && reason.contains("Weir has no variable `$made_up`"));
+}
+
+#[test]
+fn the_version_of_a_client_is_a_map_of_its_protocol() {
+    let imported = server("location / { return 200 \"$http2\"; }");
+    let native = imported.native();
+    for line in ["map \"${server_protocol} ${scheme}\" $nginx_http2", "\"HTTP/2.0 https\" h2;"] {
+        assert!(native.contains(line), "{line} in\n{native}");
+    }
+    config(imported);
 }
 
 #[test]

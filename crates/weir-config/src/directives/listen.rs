@@ -144,7 +144,7 @@ const LISTEN_OPTIONS: &[OptionSpec] = &[
     ),
     flag(
         "tcp",
-        "Connections are not HTTP: the bytes of each are passed on unchanged, both ways, to a server of a pool. What concerns requests is not available then; a route has conditions on the client alone, and leads to a pool.",
+        "Connections are not HTTP: the bytes of each are passed on unchanged, both ways, to a server of a pool. What concerns requests is not available then; a route has conditions on the client alone, and leads to a pool or writes a text to the client and ends the connection (`respond 200 TEXT`, as `return` of nginx's `stream`).",
     ),
     option(
         "name",

@@ -5,6 +5,7 @@ use weir_config::source::SourceSpan;
 
 use super::client_certificates::certificate_fetch;
 use super::convert::HaproxyConverter;
+use super::documented_samples;
 use super::keywords::{self, KeywordHandling};
 use super::maps::is_map;
 use super::patterns;
@@ -218,12 +219,11 @@ impl HaproxyConverter<'_> {
                 }
                 call.arguments.get(1).map_or("", String::as_str)
             })),
-            _ => Err(match keywords::find(name, "condition") {
-                Some(row) if row.handling == KeywordHandling::Refused => {
-                    format!("Weir has no value for `{name}`: {}", row.note)
-                }
-                _ => format!("Weir has no value for `{name}`"),
-            }),
+            _ if scope.place == FormatPlace::Log && log_field(name).is_some() => {
+                let field = log_field(name).unwrap_or_default();
+                Ok(SampleText::new(&format!("${{haproxy_{field}}}"), SampleType::Number))
+            }
+            _ => Err(without_value(name)),
         }
     }
 
@@ -441,10 +441,12 @@ fn concatenated(call: &SampleCall, scope: &RuleScope) -> Result<String, String> 
 
 /// Returns the reason why a converter is refused.
 fn without_conversion(name: &str) -> String {
-    match keywords::find(name, "converter") {
-        Some(row) => format!("the converter `{name}`: {}", row.note),
-        None => format!("the converter `{name}`: {}", keywords::unknown(name, "converter")),
-    }
+    let reason = match keywords::find(name, "converter") {
+        Some(row) => row.note.to_owned(),
+        None => documented_samples::of_converter(name)
+            .map_or_else(|| keywords::unknown(name, "converter"), str::to_owned),
+    };
+    format!("the converter `{name}`: {reason}")
 }
 
 /// Puts the text of a variable in the place of its name.
@@ -515,6 +517,35 @@ fn constant_fetch(name: &str, argument: &str) -> Option<SampleText> {
     })
 }
 
+/// Returns the reason why a fetch has no value.
+fn without_value(name: &str) -> String {
+    let row = keywords::find(name, "condition");
+    let row = row.filter(|row| row.handling == KeywordHandling::Refused);
+    match row.map(|row| row.note).or_else(|| documented_samples::reason(name)) {
+        Some(reason) => format!("Weir has no value for `{name}`: {reason}"),
+        None => format!("Weir has no value for `{name}`"),
+    }
+}
+
+/// Returns the field of a log line that has the value of a fetch, which is known at the end of a
+/// request.
+fn log_field(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "req.timer.idle" => "Ti",
+        "req.timer.tq" => "Tq",
+        "req.timer.hdr" => "TR",
+        "req.timer.queue" => "Tw",
+        "bc.timer.connect" => "Tc",
+        "res.timer.hdr" => "Tr",
+        "res.timer.data" => "Td",
+        "fc.timer.handshake" => "Th",
+        "fc.timer.total" => "Tt",
+        "txn.timer.total" => "Ta",
+        "txn.timer.user" => "Tu",
+        _ => return None,
+    })
+}
+
 /// Returns a fetch without arguments that is the value of a native variable.
 fn plain_fetch(name: &str) -> Option<SampleText> {
     use SampleType::{Address, Number};
@@ -560,6 +591,10 @@ fn plain_fetch(name: &str) -> Option<SampleText> {
         "req.ssl_alpn" => text("${ssl_preread_alpn_protocols}"),
         "ssl_fc_protocol" => text("${ssl_protocol}"),
         "ssl_fc_cipher" => text("${ssl_cipher}"),
+        "ssl_fc_curve" => text("${ssl_curve}"),
+        "ssl_fc_has_sni" => {
+            SampleText::new("${ssl_server_name}", SampleType::Boolean).step(&["matches", "."])
+        }
         "fe_name" => text("${listener}"),
         "be_name" => text("${pool}"),
         // A body in chunks has no length before it ends.

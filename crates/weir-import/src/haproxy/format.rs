@@ -147,7 +147,17 @@ impl HaproxyConverter<'_> {
             let found = names.into_iter().find_map(|name| Some((name, known(name, scope)?)));
             let Some((name, text)) = found else {
                 let shown = if end == 0 { "%" } else { &rest[..end] };
-                return Err(format!("Weir has no field `%{}`", shown.trim_start_matches('%')));
+                let shown = shown.trim_start_matches('%');
+                let reason = match shown {
+                    "OG" => {
+                        ": a request has one line, at its end, so that all lines have the same origin"
+                    }
+                    "lc" => {
+                        ": lines of a frontend are not counted: write `%rt`, the number of requests"
+                    }
+                    _ => "",
+                };
+                return Err(format!("Weir has no field `%{shown}`{reason}"));
             };
             if matches!(name, "hr" | "hs" | "hrl" | "hsl") && scope.place == FormatPlace::Log {
                 out.push_str(&self.captures(name, flags, scope, span));

@@ -16,6 +16,7 @@ mod condition_texts;
 mod conditions;
 mod convert;
 mod definitions;
+mod documented_samples;
 mod empty_values;
 mod expressions;
 mod format;

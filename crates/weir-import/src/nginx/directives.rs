@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::documented_variables;
 use super::families::write_rows;
 
 /// The treatment of a directive.
@@ -123,6 +124,7 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {} | {word} | {note} |", contexts.join(", "));
     }
     write_rows(&mut page);
+    documented_variables::write_rows(&mut page);
     page
 }
 
@@ -151,7 +153,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("load_module", &["main"], Handling::Ignored, "Weir has no modules of nginx; directives that it does not have are refused by name"),
     row("env", &["main"], Handling::Ignored, "only modules that Weir does not have read variables of the environment"),
     row("stream", &["main"], Handling::Converted, "the directives inside are converted; UDP is refused"),
-    row("mail", &["main"], Handling::Refused, "Weir has no mail proxy"),
+    row("mail", &["main"], Handling::Refused, "Weir has no mail proxy: pass connections on in `stream`"),
     row("server", &["stream"], Handling::Converted, "`listen tcp`"),
     row("upstream", &["stream"], Handling::Converted, "the directives inside are converted"),
     row("map", &["stream"], Handling::Converted, "`map`; that of `$ssl_preread_server_name` to the targets of `proxy_pass` becomes `sni`"),
@@ -335,6 +337,11 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("proxy_cache_use_stale", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
     row("proxy_cache_background_update", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
     row("proxy_cache_revalidate", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
+    row("proxy_cache_convert_head", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
+    row("proxy_cache_lock_age", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
+    row("proxy_cache_lock_timeout", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
+    row("proxy_cache_max_range_offset", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
+    row("proxy_cache_purge", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
     row("proxy_no_cache", &["http", "server", "location"], Handling::OfCache, "Weir has no cache: remove it, or keep a cache behind Weir"),
     row("proxy_ssl_verify", &["http", "server", "location", "stream"], Handling::Inherited, "`tls verify=` of the pool; nginx does not verify servers by default, and each pool without it is warned of"),
     row("proxy_ssl_name", &["http", "server", "location", "stream"], Handling::Inherited, "`tls name=`"),

@@ -26,17 +26,15 @@ const HTTP2: &str = "Weir offers HTTP/2 and HTTP/1.1; clients fall back to them"
 const INSIDE: &str = "it tunes the inside of nginx and has no counterpart";
 const COUNTED: &str = "metrics count listeners, routes and pools in any case";
 const LICENCE: &str = "Weir needs no licence and reports nothing";
-const WITHOUT: &str = "it has no counterpart: remove it, or keep it in a server behind Weir";
 const SCRIPTS: &str = "Weir runs no scripts: write a `map`, or leave it to a server behind Weir";
 const BODIES: &str = "Weir changes no bodies: keep that in the application";
-const NATIVE_TLS: &str =
-    "it has no conversion: remove it, or write `tls` of a native listener or pool";
+const NATIVE_TLS: &str = "it belongs to reports of usage or to mail, which Weir does not have: remove it, or write `tls` of a native listener or pool";
 const NATIVE_CHECK: &str = "write `check` in a native pool";
 const GUARD: &str =
     "Weir checks no passwords: leave that to the servers, or refuse clients by address with `deny`";
 
 /// The families; of several for a name the first counts.
-const FAMILIES: [DirectiveFamily; 47] = [
+const FAMILIES: [DirectiveFamily; 46] = [
     ignored("http2_", INSIDE),
     ignored("http3_", HTTP2),
     ignored("quic_", HTTP2),
@@ -54,8 +52,10 @@ const FAMILIES: [DirectiveFamily; 47] = [
     refused("match", NATIVE_CHECK),
     refused("proxy_ssl", NATIVE_TLS),
     refused("ssl_", NATIVE_TLS),
-    refused("starttls", NATIVE_TLS),
-    refused("proxy_", "it has no conversion yet: remove it, or write the route natively"),
+    refused(
+        "proxy_",
+        "nginx has no directive of this name in the versions that Weir reads: remove it",
+    ),
     refused("auth_", GUARD),
     refused("oidc_provider", GUARD),
     refused(
@@ -103,33 +103,109 @@ const FAMILIES: [DirectiveFamily; 47] = [
         "dav_",
         "Weir serves files for reading: send these methods with `proxy_pass` to a server that stores files",
     ),
-    refused("imap_", "Weir has no mail proxy"),
-    refused("pop3_", "Weir has no mail proxy"),
-    refused("smtp_", "Weir has no mail proxy"),
+    refused("imap_", "Weir has no mail proxy: pass connections on in `stream`"),
+    refused("pop3_", "Weir has no mail proxy: pass connections on in `stream`"),
+    refused("smtp_", "Weir has no mail proxy: pass connections on in `stream`"),
     refused("acme_", "obtain certificates with a program for that, and name the files"),
     refused("limit_zone", "write `limit_conn_zone`, which has replaced it"),
 ];
 
-/// Names of directives that have nothing in common, and that have no counterpart.
-const OTHERS: [&str; 18] = [
-    "add_trailer_inherit",
-    "addition_types",
-    "api",
-    "autoindex_format",
-    "charset_map",
-    "create_full_put_path",
-    "internal_redirect",
-    "max_errors",
-    "min_delete_depth",
-    "num_map",
-    "pass",
-    "protocol",
-    "source_charset",
-    "state",
-    "timeout",
-    "tunnel_pass",
-    "upstream_conf",
-    "xclient",
+/// Directives that have nothing in common and no counterpart, each with its reason.
+const OTHERS: [(&str, &str); 31] = [
+    (
+        "add_trailer_inherit",
+        "no trailers are added: leave it out with `add_trailer`, and write `add_header`",
+    ),
+    (
+        "addition_types",
+        "Weir changes no bodies: leave it out with `add_before_body` and `add_after_body`",
+    ),
+    ("api", "write a native `admin` address: it has state and changes as JSON, and metrics"),
+    (
+        "autoindex_format",
+        "no lists of folders are made: leave it out with `autoindex`, or write an index file",
+    ),
+    ("charset_map", "Weir changes no bodies: store the files, or let servers write them, in UTF-8"),
+    (
+        "create_full_put_path",
+        "Weir stores no files: send `PUT` with `proxy_pass` to a server that does",
+    ),
+    (
+        "internal_redirect",
+        "write `rewrite ^ URI last` in a `location`, or `try_files`, which lead to another location too",
+    ),
+    ("max_errors", "Weir has no mail proxy: pass connections on in `stream`"),
+    (
+        "min_delete_depth",
+        "Weir stores and deletes no files: send `DELETE` with `proxy_pass` to a server that does",
+    ),
+    (
+        "num_map",
+        "write a `map` of the texts, with a regex such as `~^[5-9][0-9]$` for a range of numbers",
+    ),
+    (
+        "pass",
+        "write `proxy_pass` with the address of that server, and `proxy_protocol on` so that it knows the client",
+    ),
+    ("protocol", "Weir has no mail proxy: pass connections on in `stream`"),
+    ("proxy_buffer", "Weir has no mail proxy: pass connections on in `stream`"),
+    ("proxy_pass_error_message", "Weir has no mail proxy: pass connections on in `stream`"),
+    (
+        "proxy_protocol_tlv",
+        "values of the PROXY header come from connections of a native pool: `send_proxy v2 tlv=…`",
+    ),
+    (
+        "proxy_request_dynamic",
+        "a request is written once, and goes in the same words to the next server: remove it",
+    ),
+    (
+        "proxy_session_drop",
+        "connections to a server that goes down end with `on_down close` in a native pool",
+    ),
+    ("proxy_smtp_auth", "Weir has no mail proxy: pass connections on in `stream`"),
+    (
+        "proxy_ssl_alpn",
+        "of servers Weir asks HTTP/2 and HTTP/1.1 only, by `proxy_http_version`; to others it offers no protocol",
+    ),
+    (
+        "source_charset",
+        "Weir changes no bodies: store the files, or let servers write them, in UTF-8",
+    ),
+    (
+        "ssl_alpn",
+        "a listener that passes bytes on chooses no protocol: end TLS in `http`, or leave it to the server with `ssl_preread`",
+    ),
+    (
+        "ssl_ech_file",
+        "names of clients are not encrypted (ECH): remove it, and clients send them as before",
+    ),
+    (
+        "ssl_encrypted_hello_key",
+        "names of clients are not encrypted (ECH): remove it, and clients send them as before",
+    ),
+    ("ssl_ocsp_cache", "Weir asks no OCSP responder about clients: leave it out with `ssl_ocsp`"),
+    (
+        "ssl_ocsp_responder",
+        "Weir asks no OCSP responder about clients: name a list of revoked certificates in `ssl_crl`",
+    ),
+    ("starttls", "Weir has no mail proxy: pass connections on in `stream`"),
+    (
+        "state",
+        "write the servers into the `upstream`; changes at run time are kept by `state_file`",
+    ),
+    ("timeout", "Weir has no mail proxy: pass connections on in `stream` with `proxy_timeout`"),
+    (
+        "tunnel_pass",
+        "Weir opens no tunnels for `CONNECT`: clients that need a forward proxy want another program",
+    ),
+    (
+        "upstream_conf",
+        "write a native `admin` address, through which servers are drained, added and removed",
+    ),
+    (
+        "xclient",
+        "Weir has no mail proxy: pass connections on in `stream`, with `proxy_protocol on`",
+    ),
 ];
 
 /// The beginnings of directives about servers that do not speak HTTP.
@@ -148,8 +224,8 @@ pub(crate) fn write_rows(page: &mut String) {
             "| `{start}…` | all | ignored or refused | without effect in a file without `{start}pass` |"
         );
     }
-    for name in OTHERS {
-        let _ = writeln!(page, "| `{name}` | all | refused | {WITHOUT} |");
+    for (name, reason) in OTHERS {
+        let _ = writeln!(page, "| `{name}` | all | refused | {reason} |");
     }
 }
 
@@ -170,8 +246,8 @@ pub(crate) fn of_family(name: &str) -> CoverageOutcome {
             "Weir speaks HTTP to servers only: put a web server in front of the application";
         return CoverageOutcome::Refused(reason.to_owned());
     }
-    if OTHERS.contains(&name) {
-        return CoverageOutcome::Refused(WITHOUT.to_owned());
+    if let Some((_, reason)) = OTHERS.iter().find(|(own, _)| *own == name) {
+        return CoverageOutcome::Refused((*reason).to_owned());
     }
     match FAMILIES.iter().find(|family| name.starts_with(family.start)) {
         Some(family) if family.is_harmless => CoverageOutcome::Ignored(family.reason.to_owned()),

@@ -10,33 +10,26 @@ use super::place_variables::{MOST_BY_PLACE, has_mark};
 use super::scope::InheritanceScope;
 use super::state::{ConvertedFormat, ConvertedLog, Converter};
 use super::statements::StatementId;
-use super::values::{self, line_template, template};
+use super::values::{self, OF_STREAM, ProxyHeaders, line_template, template};
 use crate::native::NativeLine;
 
-/// Variables that never have a value in Weir: it compresses nothing, has no cache and no
-/// pipelining.
-const WITHOUT_VALUE: [(&str, &str); 5] = [
-    ("gzip_ratio", "-"),
-    ("upstream_cache_status", "-"),
-    ("pipe", "."),
-    ("http2", ""),
-    ("http3", ""),
+/// Variables that never have a value in Weir: it compresses nothing, has no cache and takes no early data; those of the
+/// PROXY protocol only where no listener expects its header.
+const WITHOUT_VALUE: [&str; 7] = [
+    "gzip_ratio",
+    "upstream_cache_status",
+    "ssl_early_data",
+    "proxy_protocol_addr",
+    "proxy_protocol_port",
+    "proxy_protocol_server_addr",
+    "proxy_protocol_server_port",
 ];
 
 /// Variables under other names in Weir.
 const OTHER_NAMES: [(&str, &str); 3] = [
-    ("document_uri", "${decoded_uri}"),
+    ("document_uri", "${uri}"),
     ("upstream_bytes_received", "${bytes_sent}"),
     ("upstream_bytes_sent", "${request_length}"),
-];
-
-/// Variables of `stream` under their names in Weir.
-const OF_STREAM: [(&str, &str); 5] = [
-    ("protocol", "TCP"),
-    ("session_time", "${request_time}"),
-    ("bytes_received", "${request_length}"),
-    ("upstream_bytes_sent", "${request_length}"),
-    ("upstream_bytes_received", "${bytes_sent}"),
 ];
 
 /// Variables that only lines of logs have.
@@ -89,8 +82,15 @@ fn log_difference(text: &str, marks: FindMark<'_>) -> Option<String> {
     (!found.is_empty()).then(|| found.join("; "))
 }
 
+/// The variables that have no value, and the text of a line for one.
+#[derive(Clone, Copy)]
+struct Missing<'a> {
+    names: &'a [&'a str],
+    text: &'a str,
+}
+
 /// Returns the text of a format with the variables that have other names or no value in lines.
-fn log_text(text: &str, marks: Option<FindMark<'_>>) -> String {
+fn log_text(text: &str, marks: Option<FindMark<'_>>, without: Missing<'_>) -> String {
     let of_stream = marks.is_none();
     let mut out = String::with_capacity(text.len());
     let mut pieces = text.split('$');
@@ -101,8 +101,11 @@ fn log_text(text: &str, marks: Option<FindMark<'_>>) -> String {
         let (name, rest) =
             braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
         let of_stream_only = OF_STREAM.iter().filter(|_| of_stream);
-        let known = WITHOUT_VALUE.iter().chain(of_stream_only).chain(&OTHER_NAMES);
-        if let Some((_, value)) = known.into_iter().find(|(known, _)| *known == name) {
+        let known = of_stream_only.chain(&OTHER_NAMES);
+        if without.names.contains(&name) {
+            out.push_str(without.text);
+            out.push_str(rest);
+        } else if let Some((_, value)) = known.into_iter().find(|(known, _)| *known == name) {
             out.push_str(value);
             out.push_str(rest);
         } else if let Some(mark) = marks.and_then(|marks| marks(name)) {
@@ -140,7 +143,13 @@ impl<'t> Converter<'_, 't> {
         let text = if has_mark(&text) {
             Err("the format has a character without a meaning".to_owned())
         } else {
-            Ok(log_text(&text, marks))
+            let names = if self.known().proxy_headers == ProxyHeaders::None {
+                &WITHOUT_VALUE[..]
+            } else {
+                &WITHOUT_VALUE[..3]
+            };
+            let missing = if escape == Ok("default") { "-" } else { "" };
+            Ok(log_text(&text, marks, Missing { names, text: missing }))
         };
         let format = escape.and_then(|escape| {
             let text = line_template(&text?, &self.known(), &OF_LINES)?;

@@ -9,6 +9,7 @@ mod conditions;
 mod continuations;
 mod convert;
 mod directives;
+mod documented_variables;
 mod errors;
 mod families;
 mod file_tests;

@@ -13,7 +13,7 @@ use super::precedence::Location;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::statements::{FilePart, Outcomes, StatementId, Statements};
-use super::values::{self, KnownVariables, SetVariables};
+use super::values::{self, KnownVariables, OF_STREAM, SetVariables};
 use super::version::NginxVersion;
 use crate::coverage::DefaultDifference;
 
@@ -354,6 +354,7 @@ impl<'s, 't> Converter<'s, 't> {
             version: Some(self.version),
             trusts_nobody: !self.statements.has("set_real_ip_from"),
             proxy_headers: self.statements.proxy_headers(),
+            of_block: if self.part == FilePart::Stream { &OF_STREAM } else { &[] },
             ..KnownVariables::default()
         }
     }
@@ -374,7 +375,14 @@ impl<'s, 't> Converter<'s, 't> {
         's: 'p,
     {
         let https = Some(if place.tls { "on" } else { "" });
-        KnownVariables { server_name: Some(place.server_name), https, ..self.known() }
+        KnownVariables {
+            server_name: Some(place.server_name),
+            https,
+            // They have a value beside a `proxy_pass` only.
+            proxy_host: Some(""),
+            proxy_port: Some(""),
+            ..self.known()
+        }
     }
 
     /// Returns a path as nginx resolves it.

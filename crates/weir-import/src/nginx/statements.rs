@@ -176,6 +176,13 @@ impl<'t> Statements<'t> {
         self.used.get_or_init(|| used_in_texts(self)).contains(variable)
     }
 
+    /// Returns true if a text may have a variable of this name.
+    pub(crate) fn mentions(&self, name: &str) -> bool {
+        let forms = [format!("${name}"), format!("${{{name}}}")];
+        let has = |word: &Word| forms.iter().any(|form| word.text.contains(form.as_str()));
+        self.all().any(|id| self.words(id).iter().any(has))
+    }
+
     /// Returns true if a text has the name of a file of the request.
     pub(crate) fn names_files(&self) -> bool {
         *self.names_files.get_or_init(|| {

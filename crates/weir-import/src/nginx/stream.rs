@@ -7,26 +7,22 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
+use super::conditions::without_variables;
 use super::limits::LEAST_RATE;
 use super::listeners::ListenKey;
 use super::real_ip::network;
 use super::scope::InheritanceScope;
 use super::state::{Converter, ZoneKind};
 use super::statements::{FilePart, StatementId};
-use super::values;
+use super::values::{self, KnownVariables, SetValue, text_template};
 use crate::native::NativeLine;
 
 /// Directives of a server of `stream` that have no conversion there, with what to do.
-const WITHOUT_CONVERSION: [(&str, &str); 4] = [
-    (
-        "return",
-        "connections have no text of Weir's own: answer with `return` in a server of `http`, which sends a response",
-    ),
+const WITHOUT_CONVERSION: [(&str, &str); 2] = [
     (
         "pass",
         "write `proxy_pass` with the address of that server, and `proxy_protocol on` so that it knows the client",
     ),
-    ("set", "write the text where the variable stands, or a `map`"),
     (
         "server_name",
         "write a `map` of `$ssl_preread_server_name` to upstreams, or of `$ssl_server_name` where TLS ends here",
@@ -75,6 +71,7 @@ impl<'t> Converter<'_, 't> {
             }
         }
         let scope = stream.inner(server);
+        self.stream_variables(server);
         let listens = self.stream_listens(server);
         let span = listens.addresses.first()?.1;
         let wait = if listens.tls {
@@ -98,7 +95,10 @@ impl<'t> Converter<'_, 't> {
             let line = NativeLine::new("log", span);
             lines.push(logs.iter().fold(line, |line, name| line.value(name)).end());
         }
-        lines.extend(self.stream_targets(stream, &scope, server, listens.tls)?);
+        lines.extend(match self.stream_text(server) {
+            Some(line) => vec![line],
+            None => self.stream_targets(stream, &scope, server, listens.tls)?,
+        });
         let mut head = NativeLine::new("listen", span).keyword("tcp");
         for (address, place) in &listens.addresses {
             head = head.value_at(address, *place);
@@ -107,6 +107,59 @@ impl<'t> Converter<'_, 't> {
             head = head.keyword("tls");
         }
         Some(head.block(lines))
+    }
+
+    /// Reads the `set` of a server.
+    fn stream_variables(&mut self, server: StatementId) {
+        self.set = Rc::default();
+        let statements = self.statements;
+        for &id in statements.named(Some(server), "set") {
+            let name = statements.word(id, 0).strip_prefix('$').unwrap_or_default();
+            let text = match statements.words(id) {
+                [_, value] if !name.is_empty() && !KnownVariables::is_built_in(name) => {
+                    text_template(&value.text, &self.known(), false)
+                }
+                _ => Err("write a variable of your own and its value".to_owned()),
+            };
+            match &text {
+                Ok(_) => self.outcomes.honour(id),
+                Err(reason) => self.outcomes.refuse(id, reason.clone()),
+            }
+            let constant = text.as_ref().ok().and_then(|text| without_variables(text));
+            let value = SetValue {
+                possible: constant.map(|value| vec![value]),
+                text,
+                cases: None,
+                has_groups: false,
+            };
+            Rc::make_mut(&mut self.set).insert(name.to_owned(), value);
+        }
+    }
+
+    /// Converts `return`: a text that each client gets.
+    fn stream_text(&mut self, server: StatementId) -> Option<Directive> {
+        let statements = self.statements;
+        let &id = statements.named(Some(server), "return").first()?;
+        if !statements.named(Some(server), "proxy_pass").is_empty() {
+            let reason = "the server has a `proxy_pass` too, and nginx takes the last of both: remove one of them";
+            self.outcomes.refuse(id, reason);
+            return None;
+        }
+        let text = match statements.words(id) {
+            [text] => text_template(&text.text, &self.known(), false),
+            _ => Err("write one text".to_owned()),
+        };
+        match text {
+            Ok(text) => {
+                self.outcomes.honour(id);
+                let line = NativeLine::new("default", statements.span(id));
+                Some(line.keyword("->").keyword("respond").value("200").value(&text).end())
+            }
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                None
+            }
+        }
     }
 
     /// Reads the `listen` lines of a server.

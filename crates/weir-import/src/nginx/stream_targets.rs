@@ -38,12 +38,13 @@ impl<'t> Converter<'_, 't> {
         ends_tls: bool,
     ) -> Option<Vec<Directive>> {
         let Some(&id) = self.statements.named(Some(server), "proxy_pass").first() else {
-            self.outcomes.refuse(server, "it has no `proxy_pass`");
+            self.outcomes.refuse(server, "it has neither `proxy_pass` nor `return`");
             return None;
         };
         let pass = StreamPass { id, scope, span: self.statements.span(id) };
         let preread = self.switch(scope, "ssl_preread", false);
-        let target = self.statements.word(id, 0);
+        let constant = self.with_constants(self.statements.word(id, 0));
+        let target = constant.as_deref().unwrap_or(self.statements.word(id, 0));
         let Some(variable) = target.strip_prefix('$').map(|name| name.trim_matches(['{', '}']))
         else {
             let pool = self.stream_pool(target, pass)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_config::syntax::lexer::Word;
 use weir_config::units::{duration, size};
 
+use super::documented_variables;
 use super::version::NginxVersion;
 
 /// Parses a time of nginx, such as `60`, `1m`, `500ms` or `1h 30m`, into Weir's form.
@@ -172,6 +173,8 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) proxy_headers: ProxyHeaders,
     /// `$https`.
     pub(crate) https: Option<&'static str>,
+    /// Further variables of the block, [`OF_STREAM`] in `stream`.
+    pub(crate) of_block: &'static [(&'static str, &'static str)],
 }
 
 /// The names of files that a block looks for, as native texts, or why they have none.
@@ -206,8 +209,21 @@ impl KnownVariables<'_> {
             "proxy_port" => self.proxy_port.map(Cow::Borrowed),
             "nginx_version" => self.version.map(|version| Cow::Owned(version.to_string())),
             "server_name" => self.server_name.map(Cow::Borrowed),
+            "gzip_ratio" | "http3" | "ssl_early_data" => Some(Cow::Borrowed("")),
+            "pipe" => Some(Cow::Borrowed(".")),
+            "proxy_protocol_addr"
+            | "proxy_protocol_port"
+            | "proxy_protocol_server_addr"
+            | "proxy_protocol_server_port"
+                if self.proxy_headers == ProxyHeaders::None =>
+            {
+                Some(Cow::Borrowed(""))
+            }
             "https" => self.https.map(Cow::Borrowed),
-            _ => None,
+            _ => {
+                let found = self.of_block.iter().find(|(own, _)| *own == name);
+                found.map(|(_, native)| Cow::Borrowed(*native))
+            }
         }
     }
 
@@ -291,6 +307,15 @@ const SAME: [&str; 55] = [
     "connections_waiting",
     "pid",
     "hostname",
+];
+
+/// Variables of `stream` under their names in Weir.
+pub(crate) const OF_STREAM: [(&str, &str); 5] = [
+    ("protocol", "TCP"),
+    ("session_time", "${request_time}"),
+    ("bytes_received", "${request_length}"),
+    ("upstream_bytes_sent", "${request_length}"),
+    ("upstream_bytes_received", "${bytes_sent}"),
 ];
 
 /// Turns a text with nginx's variables into one with Weir's, or names the variable that Weir does
@@ -386,6 +411,7 @@ fn convert(
         }
         match name {
             "query_string" => out.push_str("${args}"),
+            "upstream_last_addr" => out.push_str("${upstream_addr}"),
             "uri" | "document_uri" if allowed("uri") => out.push_str("${decoded_uri}"),
             "content_type" | "content_length" => {
                 out.push_str("${http_");
@@ -418,7 +444,7 @@ fn convert(
                     out.push_str(native);
                     out.push('}');
                 }
-                None => return Err(format!("Weir has no variable `${name}`")),
+                None => return Err(documented_variables::reason(name)),
             },
         }
     }

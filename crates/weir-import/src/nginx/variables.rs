@@ -28,6 +28,23 @@ const MOST_NETWORKS: usize = 300_000;
 /// The most definitions that give the values of one variable.
 const MOST_MAPS: usize = 16;
 
+/// A variable of nginx that one of Weir decides.
+struct DerivedVariable {
+    name: &'static str,
+    key: &'static str,
+    /// The text for each value of the key.
+    values: &'static [(&'static str, &'static str)],
+}
+
+const DERIVED: [DerivedVariable; 2] = [
+    DerivedVariable {
+        name: "http2",
+        key: "${server_protocol} ${scheme}",
+        values: &[("HTTP/2.0 https", "h2"), ("HTTP/2.0 http", "h2c")],
+    },
+    DerivedVariable { name: "https", key: "${scheme}", values: &[("https", "on")] },
+];
+
 /// Returns the name without its dollar.
 fn bare(text: &str) -> Option<&str> {
     text.strip_prefix('$').filter(|name| !name.is_empty())
@@ -48,6 +65,7 @@ impl<'t> Converter<'_, 't> {
         let mut names = self.names_of(&mut waiting);
         if self.part == FilePart::Http {
             self.name_host_groups(block, &waiting, &mut names);
+            self.derived_variables(block, &mut names);
         }
         let mut converted = Vec::with_capacity(waiting.len());
         let mut users: HashMap<String, Vec<usize>> = HashMap::new();
@@ -85,6 +103,26 @@ impl<'t> Converter<'_, 't> {
             self.logs.directives.push(directive);
         }
         self.statements.define(self.part, names);
+    }
+
+    /// Defines the variables of nginx that others of Weir decide, if the file uses them.
+    fn derived_variables(&mut self, block: StatementId, names: &mut DefinedNames) {
+        for DerivedVariable { name, key, values } in DERIVED {
+            if names.native(name).is_some() || !self.statements.mentions(name) {
+                continue;
+            }
+            let mut native = format!("nginx_{name}");
+            while names.takes(&native) {
+                native.push('_');
+            }
+            let span = self.statements.span(block);
+            let mut lines: Vec<Directive> =
+                values.iter().map(|(value, text)| entry(value, text, span)).collect();
+            lines.push(NativeLine::new("default", span).value("").end());
+            let map = NativeLine::new("map", span).value(key).value(&format!("${native}"));
+            self.logs.directives.push(map.block(lines));
+            names.insert(name, native);
+        }
     }
 
     /// Gives each variable its native name. A name of Weir's own means something else there.

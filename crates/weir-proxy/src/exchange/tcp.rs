@@ -1,5 +1,5 @@
 //! The exchange of a TCP connection: finds its route, gets an endpoint of the pool as a request
-//! does, and joins both connections into a tunnel. It looks at no byte but the beginning of a TLS
+//! does, and joins both connections into a tunnel, or writes the text of a `respond`. It looks at no byte but the beginning of a TLS
 //! handshake, if routes depend on it.
 
 use std::pin::pin;
@@ -11,6 +11,7 @@ use weir_wire::Framing;
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::dispatch::Dispatch;
+use crate::exchange::local_reply::{ResponsePiece, Taking, write_paced};
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::proxy_request::enter_pool;
 use crate::exchange::pump::{Bounds, Encoder, Pump};
@@ -21,12 +22,13 @@ use crate::exchange::throttle::throttle;
 use crate::exchange::tunnel::{self, Switched};
 use crate::exchange::{find_route, list_as_running, pool_of, preference, record, request_key};
 use crate::limiting::bandwidth::Toward;
+use crate::routing::route::{CompiledAction, CompiledRespond};
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
 use crate::worker::workspace::Heads;
 
-/// The status under which a connection that reached an endpoint is counted and logged, as in
-/// nginx's `stream`.
+/// The status under which a connection that reached an endpoint, or got a text, is counted and
+/// logged, as in nginx's `stream`.
 const CONNECTED: u16 = 200;
 
 /// Serves a connection until it ends. One that reached no endpoint lingers: a close with unread
@@ -103,13 +105,17 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
         exchange.arrival.head_end.span_since(exchange.arrival.first_byte);
     let found = find_route(exchange)?;
     exchange.route = Some(found);
-    let number = pool_of(exchange, found)?.ok_or(Cause::NoRoute)? as usize;
+    let pool = pool_of(exchange, found)?;
     if request_limits::is_limited(exchange, found) {
         Box::pin(request_limits::admit(exchange, found)).await?;
     }
     let sessions = &scope.worker.sessions;
     sessions.asks(exchange.session, exchange.arrival.head_end, exchange.client.head());
     sessions.takes(exchange.session, found.number, exchange.arrival.client);
+    if let CompiledAction::Respond(respond) = &found.action {
+        return Box::pin(write_text(exchange, respond)).await;
+    }
+    let number = pool.ok_or(Cause::NoRoute)? as usize;
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
     enter_pool(exchange, pool, number)?;
     exchange.placement.key = request_key::of(exchange, pool);
@@ -135,4 +141,23 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
         scope.endpoint_failed(at, PassiveCause::Reset);
     }
     Ok(next)
+}
+
+/// Writes the text of a `respond`, and ends the connection. Bytes that the client has sent are not
+/// read: the connection lingers, so that they take nothing of the text away.
+async fn write_text<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    respond: &CompiledRespond,
+) -> Result<Next, Ended> {
+    let scope = exchange.scope;
+    let mut scratch = Vec::new();
+    let text = record::with_entry(exchange, |entry| respond.body(entry, &mut scratch));
+    let text = text.unwrap_or_default();
+    exchange.set_status(CONNECTED);
+    let taking = &mut Taking::new(scope.client_rate(false));
+    let sent = write_paced(scope, &mut exchange.client, text, ResponsePiece::Last, taking).await;
+    sent.map_err(Ended::Broken)?;
+    exchange.outcome.bytes_sent += text.len() as u64;
+    exchange.outcome.body_bytes_sent = text.len() as u64;
+    Ok(Next::Linger)
 }

@@ -642,3 +642,45 @@ fn a_kept_connection_is_not_used_once_the_pool_sends_a_header() {
         assert_eq!(world.log().await.len(), 2);
     });
 }
+
+/// A `tcp` listener that answers with this target.
+fn answering(listener: &str, target: &str) -> String {
+    format!("pool app {{ {ONE} }} listen tcp {FRONT} {{ {listener} default -> {target}; }}")
+}
+
+#[test]
+fn a_text_is_written_and_ends_the_connection() {
+    let text = answering("", "respond 200 \"bye $remote_addr\\n\"");
+    play(&text, async |world| {
+        let mut client = world.client().await;
+        client.send("not read").await;
+        client.expect("bye 192.0.2.1\n").await;
+        client.expect_end().await;
+        let line = world.log_line().await;
+        assert_eq!(line.text("cause"), "local");
+        assert_eq!((line.number("status"), line.number("bytes_sent")), (Some(200), Some(14)));
+    });
+}
+
+#[test]
+fn a_denied_client_gets_no_text() {
+    play(&answering("deny all;", "respond 200 secret"), async |world| {
+        let mut client = world.client().await;
+        client.expect_end().await;
+        let line = world.log_line().await;
+        assert_eq!(line.text("cause"), "denied");
+        assert_eq!(line.number("bytes_sent"), Some(0));
+    });
+}
+
+#[test]
+fn a_client_that_takes_no_text_is_closed() {
+    // More than the sockets of both sides hold.
+    let text = format!("respond 200 {}", "x".repeat(1_000_000));
+    play(&answering("", &text), async |world| {
+        let client = world.client().await;
+        sleep(Duration::from_secs(120)).await;
+        world.expect_logged("client_send_timeout", Some(200)).await;
+        drop(client);
+    });
+}

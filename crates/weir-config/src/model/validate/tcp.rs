@@ -5,7 +5,7 @@ use super::Problem;
 use crate::defaults;
 use crate::model::{
     Action, ClientTimeouts, Forwarded, Grpc, HeaderNames, Http2, Listener, MessageLimits,
-    PathRules, Pool, Protocol, RequestIdSettings, RequestTimeout, Route, RouteSize, Rule,
+    PathRules, Pool, Protocol, RequestIdSettings, RequestTimeout, Respond, Route, RouteSize, Rule,
 };
 
 /// Returns what a TCP listener cannot have, with paths below the listener.
@@ -74,14 +74,8 @@ fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
         || waits.iter().any(Option::is_some)
         || route.upstream.buffer_request != RouteSize::Inherited
         || !route.upstream.methods.is_empty();
-    let message = if targets.is_empty() {
-        let what = match route.action {
-            Action::Respond(_) => "`respond` answers",
-            Action::Redirect(_) => "`redirect` answers",
-            Action::Files(_) => "`files` answers",
-            _ => "`internal` serves",
-        };
-        format!("{what} requests: a route of a `tcp` listener leads to a pool")
+    let message = if let Some(message) = action_fault(&route.action) {
+        message
     } else if let Some(what) = condition_fault(&route.when) {
         format!("{what} is a condition on requests, which a `tcp` listener does not have")
     } else if of_requests {
@@ -104,6 +98,25 @@ fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
         return None;
     };
     Some(message)
+}
+
+/// Returns the reason why connections cannot have this action.
+fn action_fault(action: &Action) -> Option<String> {
+    let what = match action {
+        Action::Pool(_) | Action::PoolBy(_) | Action::Split(_) => return None,
+        Action::Respond(Respond { status: 200, body: Some(_), content_type, denied, delay })
+            if content_type == defaults::RESPOND_TYPE && !denied && delay.is_none() =>
+        {
+            return None;
+        }
+        Action::Respond(_) => "a `respond` with more than a text answers",
+        Action::Redirect(_) => "`redirect` answers",
+        Action::Files(_) => "`files` answers",
+        Action::Internal(_) => "`internal` serves",
+    };
+    Some(format!(
+        "{what} requests: a route of a `tcp` listener leads to a pool, or to `respond 200 TEXT`"
+    ))
 }
 
 /// Returns the name of a condition that looks at a request, if there is one in the rule.
