@@ -23,7 +23,7 @@ use crate::upstream::notice::{Notice, Noticed, Notices};
 use crate::worker::capture::CapturedMessages;
 use crate::worker::incidents::Incidents;
 use crate::worker::load::WorkerLoad;
-use crate::worker::overload::MemoryBudget;
+use crate::worker::overload::{MemoryBudget, Pressure};
 
 /// The stage of the process between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +70,11 @@ pub struct Process {
     /// clients.
     pub given_up_at_cap: AtomicU64,
     /// The memory budget.
-    pub memory: MemoryBudget,
-    /// The growth of the windows of HTTP/2.
-    pub(crate) window_growth: WindowGrowth,
+    pub memory: Arc<MemoryBudget>,
+    /// The growth of the windows of HTTP/2 towards clients.
+    pub(crate) window_growth: Arc<WindowGrowth>,
+    /// The same towards endpoints: neither side takes from the other.
+    pub(crate) endpoint_window_growth: Arc<WindowGrowth>,
     /// The workers' notices about pools and endpoints for the operator.
     pub notices: Notices,
     /// The counters of all exchanges.
@@ -125,7 +127,14 @@ impl Process {
         let (notices, heard) = Notices::new();
         let numbers = MetricsRegistry::new(workers);
         snapshot.series(&numbers);
+        let memory = Arc::<MemoryBudget>::default();
+        let window_growth = || {
+            let memory = Arc::clone(&memory);
+            Arc::new(WindowGrowth::new(move || memory.look() == Pressure::None))
+        };
         let process = Self {
+            window_growth: window_growth(),
+            endpoint_window_growth: window_growth(),
             numbers,
             current: ArcSwap::new(snapshot),
             loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
@@ -135,8 +144,7 @@ impl Process {
             client_hasher: ClientHasher::default(),
             refused_at_cap: AtomicU64::new(0),
             given_up_at_cap: AtomicU64::new(0),
-            memory: MemoryBudget::default(),
-            window_growth: WindowGrowth::default(),
+            memory,
             notices,
             captures: CapturedMessages::default(),
             epoch: Instant::now(),
@@ -156,9 +164,14 @@ impl Process {
         self.current.load_full()
     }
 
-    /// The bytes by which windows of HTTP/2 have grown.
+    /// The bytes by which windows of HTTP/2 towards clients have grown.
     pub fn http2_window_growth(&self) -> usize {
         self.window_growth.granted()
+    }
+
+    /// The bytes by which windows of HTTP/2 towards endpoints have grown.
+    pub fn http2_endpoint_window_growth(&self) -> usize {
+        self.endpoint_window_growth.granted()
     }
 
     pub(crate) fn publish(&self, snapshot: Arc<Snapshot>) {

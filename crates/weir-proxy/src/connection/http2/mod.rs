@@ -28,7 +28,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::Request;
-use weir_config::model::Http2Mode;
+use weir_config::model::{Http2, Http2Mode};
 use weir_stats::metrics::Http2Excess;
 
 use crate::connection::client_connection::Connection;
@@ -150,7 +150,9 @@ async fn serve_streams<N: Net>(
     let deadline = now + seat.listener.timeouts.head;
     let begun = before(&mut timer, deadline, handshake).await;
     worker.residents.set_between(shared.connection.resident, None);
-    let windows = Windows::new(Arc::clone(&worker.process), seat.listener.http2);
+    let growth = Arc::clone(&worker.process.window_growth);
+    let Http2 { window, streams, .. } = seat.listener.http2;
+    let windows = Windows::new(growth, window, streams);
     drop((timer, seat));
     let end = match begun {
         Ok(Ok(http2)) => {

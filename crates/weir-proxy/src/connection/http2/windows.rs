@@ -16,12 +16,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use h2::{Ping, PingPong};
-use weir_config::model::Http2;
 
+use crate::limiting::window_growth::WindowGrowth;
 use crate::limits::{HTTP2_GROWTH, HTTP2_PING_PAUSE, HTTP2_SHORT_PATH};
 use crate::time::instant::Instant;
-use crate::worker::overload::Pressure;
-use crate::worker::process::Process;
 
 /// The bytes of bodies that the readers of a connection's streams have taken.
 #[derive(Default)]
@@ -60,7 +58,7 @@ impl StreamUpload {
 
 /// The windows of a connection's streams.
 pub(crate) struct Windows {
-    process: Arc<Process>,
+    all_growth: Arc<WindowGrowth>,
     /// The size that they have at first.
     first: usize,
     /// The size of all of them together at first, which is the connection's own window.
@@ -87,9 +85,9 @@ enum MeasuringProgress {
 }
 
 impl Windows {
-    pub(crate) fn new(process: Arc<Process>, Http2 { window: first, streams, .. }: Http2) -> Self {
+    pub(crate) fn new(all_growth: Arc<WindowGrowth>, first: usize, streams: u32) -> Self {
         Self {
-            process,
+            all_growth,
             first,
             all: connection_window(first, streams),
             told: first,
@@ -182,7 +180,7 @@ impl Windows {
         let next = (self.told * 2).min(most);
         let growth = next.saturating_sub(self.first) * streams;
         let more = growth.saturating_sub(self.granted);
-        if self.process.memory.look() == Pressure::None && self.process.window_growth.take(more) {
+        if self.all_growth.is_open() && self.all_growth.take(more) {
             self.granted += more;
             self.wanted = next;
         }
@@ -193,7 +191,7 @@ impl Windows {
         if self.granted == 0 {
             return;
         }
-        if streams == 0 || self.process.memory.look() != Pressure::None {
+        if streams == 0 || !self.all_growth.is_open() {
             self.give_back(self.granted);
             self.wanted = self.first;
             self.rate = 0;
@@ -206,7 +204,7 @@ impl Windows {
     }
 
     fn give_back(&mut self, bytes: usize) {
-        self.process.window_growth.give_back(bytes);
+        self.all_growth.give_back(bytes);
         self.granted -= bytes;
     }
 }
