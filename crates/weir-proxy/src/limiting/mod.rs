@@ -5,7 +5,8 @@
 //! limited events. `room.rs` is a cap on connections, `client_shares.rs` and `idle_board.rs`
 //! determine the connections that make room under it, `admission.rs` holds the state of a listener,
 //! `server_connections.rs` counts connections to endpoints and caps both sides together,
-//! `window_growth.rs` bounds the windows of HTTP/2.
+//! `http2_meter.rs` bounds the frames of an HTTP/2 connection, `http2_windows.rs` its windows and
+//! `window_growth.rs` those of all.
 //! Without configured limits, a request only finds empty lists.
 
 pub mod admission;
@@ -13,6 +14,8 @@ pub mod bandwidth;
 pub mod client;
 pub(crate) mod client_shares;
 pub mod counts;
+pub(crate) mod http2_meter;
+pub(crate) mod http2_windows;
 pub mod idle_board;
 pub mod in_flight;
 pub mod key_limits;

@@ -17,7 +17,6 @@ use weir_wire::{Framing, HeadLimits, Located, RequestHead, Scan, Version};
 use crate::connection::http2::head::{self, AfterHead, HeadFault};
 use crate::connection::http2::shared::SharedState;
 use crate::connection::http2::stream::Http2Stream;
-use crate::connection::http2::windows::StreamUpload;
 use crate::exchange::body_stream::BodyStream;
 use crate::exchange::client_side::{
     ClientSide, ConnectionFacts, ReceivedBody, ResponseForm, ResponseStart,
@@ -29,6 +28,7 @@ use crate::exchange::request_limits;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::http::head_writer::{BodyFraming, ConnectionLine};
+use crate::limiting::http2_windows::StreamUpload;
 use crate::net::Net;
 use crate::net::buffers::Buffers;
 use crate::time::deadline_timer::DeadlineTimer;

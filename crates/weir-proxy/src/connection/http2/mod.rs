@@ -10,12 +10,10 @@
 
 mod client;
 mod head;
-mod meter;
 mod metered_io;
 mod shared;
 mod stream;
 mod stream_turns;
-mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -33,11 +31,9 @@ use weir_stats::metrics::Http2Excess;
 
 use crate::connection::client_connection::Connection;
 use crate::connection::http2::client::Http2Client;
-use crate::connection::http2::meter::{Meter, PREFACE};
 use crate::connection::http2::metered_io::{MeteredIo, ReadTurn, SharedTransport};
 use crate::connection::http2::shared::SharedState;
 use crate::connection::http2::stream_turns::StreamPlace;
-use crate::connection::http2::windows::{OpenStreams, Windows, connection_window};
 use crate::connection::lingering::Lingering;
 use crate::connection::opening::Spoken;
 use crate::connection::{Busy, Cold, Hot, http_seat, note_given_up, take_turn};
@@ -45,6 +41,8 @@ use crate::exchange;
 use crate::exchange::client_side::ConnectionFacts;
 use crate::exchange::scope::{Scope, ScopeParts};
 use crate::limiting::admission::Gate;
+use crate::limiting::http2_meter::{Meter, PREFACE};
+use crate::limiting::http2_windows::{OpenStreams, Windows, connection_window};
 use crate::limiting::idle_board::Idle;
 use crate::limits::{
     HTTP2_GOAWAY_PATIENCE, HTTP2_LAST_WORDS, HTTP2_LINGERING_BYTES, HTTP2_PROVOKED_RESETS,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use weir_stats::Cause;
 
-use crate::connection::http2::meter::Meter;
 use crate::connection::http2::stream_turns::StreamTurns;
-use crate::connection::http2::windows::Uploads;
 use crate::exchange::client_side::ConnectionFacts;
 use crate::limiting::admission::Gate;
+use crate::limiting::http2_meter::Meter;
+use crate::limiting::http2_windows::Uploads;
 use crate::net::Net;
 use crate::time::instant::Instant;
 use crate::worker::Worker;

@@ -16,9 +16,9 @@ use h2::{FlowControl, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Response};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::http2::windows::StreamUpload;
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::http::http2_fields::{trailer_fields, trailer_lines};
+use crate::limiting::http2_windows::StreamUpload;
 use crate::limits::HTTP2_DATA_BYTES;
 use crate::net::http2_body::{self, broken_pipe};
 
