@@ -210,6 +210,10 @@ pub(crate) const HANDSHAKE_BYTES: usize = 2048;
 pub(crate) const HANDSHAKE_READ: usize = 4096;
 /// The bytes of a DATA frame that is sent: the smallest maximum that a client may set.
 pub(crate) const HTTP2_DATA_BYTES: usize = 16 * 1024;
+/// The bytes of a block in which received DATA frames wait together, and the length of those that
+/// wait by themselves.
+pub(crate) const HTTP2_BLOCK: usize = 8 * 1024;
+pub(crate) const HTTP2_LARGE_FRAME: usize = 2 * 1024;
 /// The bytes of responses that `h2` keeps for each stream of a connection, until its socket takes
 /// them.
 pub(crate) const HTTP2_SEND_BUFFER: usize = 64 * 1024;

@@ -17,6 +17,10 @@ pub(crate) trait BodySource: AsyncRead + Unpin {
     fn take_trailers(&mut self) -> Vec<u8> {
         Vec::new()
     }
+
+    /// Takes what has come into memory of its own while the reader is not ready, if the stream
+    /// shares a connection; its windows bound that.
+    fn collect(&mut self, _context: &mut Context<'_>) {}
 }
 
 /// A stream that bodies are written to.
@@ -74,6 +78,12 @@ impl<S: Socket> BodySource for UpstreamStream<S> {
         match self {
             Self::Own(_) => Vec::new(),
             Self::Shared(stream) => stream.take_trailers(),
+        }
+    }
+
+    fn collect(&mut self, context: &mut Context<'_>) {
+        if let Self::Shared(stream) = self {
+            stream.collect(context);
         }
     }
 }

@@ -436,7 +436,13 @@ impl Pump {
                 self.decode()?;
             }
             self.waiting = Waiting::Write;
-            ready!(self.poll_write_pending(context, sink)).map_err(|_| PumpFailure::Write)?;
+            match self.poll_write_pending(context, sink) {
+                Poll::Ready(written) => written.map_err(|_| PumpFailure::Write)?,
+                Poll::Pending => {
+                    source.collect(context);
+                    return Poll::Pending;
+                }
+            }
             if matches!(self.decoder, Decoder::Done) {
                 let ended = ready!(sink.poll_end(context, &self.tail));
                 ended.map_err(|_| PumpFailure::Write)?;

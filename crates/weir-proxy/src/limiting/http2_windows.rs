@@ -1,12 +1,13 @@
-//! The windows of the request bodies of an HTTP/2 connection. They are small at first, so that
-//! bodies that are not read take little memory. One that limits its client grows:
+//! The windows of the bodies that an HTTP/2 connection receives, from a client or from an endpoint.
+//! They are small at first, so that bodies that are not read take little memory. One that limits its
+//! sender grows:
 //!
 //! ```text
 //!  Quiet ──a window's bytes were read──▶ Measuring ──PONG──▶ grow, if one stream's reader took
 //!    ▲                                       │               half a window within the round trip,
 //!    └───────────────────────────────────────┘               faster than at the last growth
 //! ```
-//! What is read counts, not what is received: a window does not grow for a server that is slow. The
+//! What is read counts, not what is received: a window does not grow for a receiver that is slow. The
 //! growth of a connection has a bound, and so has that of all; it ends with the last stream, and
 //! while memory is short.
 
@@ -15,7 +16,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Buf;
 use h2::{Ping, PingPong};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::limiting::window_growth::WindowGrowth;
 use crate::limits::{HTTP2_GROWTH, HTTP2_PING_PAUSE, HTTP2_SHORT_PATH};
@@ -23,7 +26,7 @@ use crate::time::instant::Instant;
 
 /// The bytes of bodies that the readers of a connection's streams have taken.
 #[derive(Default)]
-pub(crate) struct Uploads {
+pub(crate) struct ReadCounts {
     /// Of all streams together.
     taken: Cell<u64>,
     /// The number of the latest measurement.
@@ -32,15 +35,15 @@ pub(crate) struct Uploads {
     most: Cell<usize>,
 }
 
-/// The part of one stream in [`Uploads`].
-pub(crate) struct StreamUpload {
-    all: Rc<Uploads>,
+/// The part of one stream in [`ReadCounts`].
+pub(crate) struct ReadCount {
+    all: Rc<ReadCounts>,
     round: u32,
     taken: usize,
 }
 
-impl StreamUpload {
-    pub(crate) fn new(all: Rc<Uploads>) -> Self {
+impl ReadCount {
+    pub(crate) fn new(all: Rc<ReadCounts>) -> Self {
         Self { all, round: 0, taken: 0 }
     }
 
@@ -63,7 +66,7 @@ pub(crate) struct Windows {
     first: usize,
     /// The size of all of them together at first, which is the connection's own window.
     all: usize,
-    /// The size that the client was told.
+    /// The size that the sender was told.
     told: usize,
     /// The size that it is to be told.
     wanted: usize,
@@ -72,7 +75,94 @@ pub(crate) struct Windows {
     progress: MeasuringProgress,
     /// The fastest stream at the latest growth, bytes per second.
     rate: u64,
-    pings: Option<PingPong>,
+}
+
+/// A connection of `h2` on either side.
+pub(crate) trait WindowedConnection {
+    /// Its PINGs; `None` if they were taken before.
+    fn pings(&mut self) -> Option<PingPong>;
+
+    /// Sets the window of each stream.
+    ///
+    /// # Errors
+    /// If the peer has not acknowledged the settings before.
+    fn set_stream_windows(&mut self, bytes: u32) -> Result<(), h2::Error>;
+
+    /// Sets the window of all streams together.
+    fn set_own_window(&mut self, bytes: u32);
+}
+
+impl<T, B> WindowedConnection for h2::server::Connection<T, B>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    B: Buf,
+{
+    fn pings(&mut self) -> Option<PingPong> {
+        self.ping_pong()
+    }
+
+    fn set_stream_windows(&mut self, bytes: u32) -> Result<(), h2::Error> {
+        self.set_initial_window_size(bytes)
+    }
+
+    fn set_own_window(&mut self, bytes: u32) {
+        self.set_target_window_size(bytes);
+    }
+}
+
+impl<T, B> WindowedConnection for h2::client::Connection<T, B>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    B: Buf,
+{
+    fn pings(&mut self) -> Option<PingPong> {
+        self.ping_pong()
+    }
+
+    fn set_stream_windows(&mut self, bytes: u32) -> Result<(), h2::Error> {
+        self.set_initial_window_size(bytes)
+    }
+
+    fn set_own_window(&mut self, bytes: u32) {
+        self.set_target_window_size(bytes);
+    }
+}
+
+/// The PINGs of a connection: one can be on its way at a time, whoever has sent it.
+#[derive(Default)]
+pub(crate) struct Pings {
+    handle: Option<PingPong>,
+    is_sent: bool,
+}
+
+impl Pings {
+    /// Sends a PING. Returns false if one is on its way already, or the connection has ended.
+    pub(crate) fn send(&mut self, http2: &mut impl WindowedConnection) -> bool {
+        if self.is_sent {
+            return false;
+        }
+        if self.handle.is_none() {
+            self.handle = http2.pings();
+        }
+        let sent = self.handle.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
+        self.is_sent = matches!(sent, Some(Ok(())));
+        self.is_sent
+    }
+
+    /// Returns true if a PING is on its way.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent
+    }
+
+    /// Returns true once the PING that was sent is answered.
+    pub(crate) fn is_answered(&mut self, context: &mut Context<'_>) -> bool {
+        if !self.is_sent {
+            return false;
+        }
+        let pong = self.handle.as_mut().map(|pings| pings.poll_pong(context));
+        self.is_sent = matches!(pong, Some(Poll::Pending));
+        matches!(pong, Some(Poll::Ready(Ok(_))))
+    }
 }
 
 /// The progress of a measurement.
@@ -95,74 +185,55 @@ impl Windows {
             granted: 0,
             progress: MeasuringProgress::Quiet { until: first as u64, not_before: None },
             rate: 0,
-            pings: None,
         }
     }
 
-    /// Follows the streams' progress. Returns true if a PING was sent.
-    pub(crate) fn follow<T, B>(
+    /// Follows the streams' progress; `is_answered` is set if a PING was answered now. Returns true
+    /// if one was sent.
+    pub(crate) fn follow(
         &mut self,
-        http2: &mut h2::server::Connection<T, B>,
-        context: &mut Context<'_>,
+        http2: &mut impl WindowedConnection,
+        pings: &mut Pings,
+        is_answered: bool,
         streams: OpenStreams<'_>,
-    ) -> bool
-    where
-        T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-        B: bytes::Buf,
-    {
-        let OpenStreams { uploads, count, now } = streams;
+    ) -> bool {
+        let OpenStreams { reads, count, now } = streams;
         let mut sent = false;
         match self.progress {
             MeasuringProgress::Quiet { until, not_before } => {
-                let is_due = uploads.taken.get() >= until && not_before.is_none_or(|at| now >= at);
+                let is_due = reads.taken.get() >= until && not_before.is_none_or(|at| now >= at);
                 if is_due && self.first + HTTP2_GROWTH / count.max(1) > self.told {
-                    sent = self.measure(http2, uploads, now);
+                    sent = pings.send(http2);
+                }
+                if sent {
+                    reads.round.set(reads.round.get().wrapping_add(1));
+                    reads.most.set(0);
+                    self.progress = MeasuringProgress::Measuring(now);
                 }
             }
-            MeasuringProgress::Measuring(since) => {
-                let pong = self.pings.as_mut().map(|pings| pings.poll_pong(context));
-                if let Some(Poll::Ready(Ok(_))) = pong {
-                    self.judge(uploads, RoundTrip { since, now, streams: count });
-                }
+            MeasuringProgress::Measuring(since) if is_answered => {
+                self.judge(reads, RoundTrip { since, now, streams: count });
             }
+            MeasuringProgress::Measuring(_) => {}
         }
-        self.fit(count, uploads);
-        // It fails while the client has not acknowledged the settings before; then later.
-        if self.wanted != self.told && http2.set_initial_window_size(self.wanted as u32).is_ok() {
+        self.fit(count, reads);
+        // It fails while the sender has not acknowledged the settings before; then later.
+        if self.wanted != self.told && http2.set_stream_windows(self.wanted as u32).is_ok() {
             self.told = self.wanted;
-            http2.set_target_window_size((self.all + self.granted) as u32);
+            http2.set_own_window((self.all + self.granted) as u32);
         }
         sent
     }
 
-    /// Begins a measurement. Returns true if a PING was sent.
-    fn measure<T, B>(
-        &mut self,
-        http2: &mut h2::server::Connection<T, B>,
-        uploads: &Uploads,
-        now: Instant,
-    ) -> bool
-    where
-        T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-        B: bytes::Buf,
-    {
-        if self.pings.is_none() {
-            self.pings = http2.ping_pong();
-        }
-        let begun = self.pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
-        if !matches!(begun, Some(Ok(()))) {
-            return false;
-        }
-        uploads.round.set(uploads.round.get().wrapping_add(1));
-        uploads.most.set(0);
-        self.progress = MeasuringProgress::Measuring(now);
-        true
+    /// Returns true if they are larger than at first, or are to be.
+    pub(crate) fn have_grown(&self) -> bool {
+        self.granted > 0 || self.told != self.first
     }
 
     /// Grows, if the window was what limited the fastest stream.
-    fn judge(&mut self, uploads: &Uploads, measured: RoundTrip) {
+    fn judge(&mut self, reads: &ReadCounts, measured: RoundTrip) {
         let RoundTrip { since, now, streams } = measured;
-        let (most, path) = (uploads.most.get(), now.saturating_duration_since(since));
+        let (most, path) = (reads.most.get(), now.saturating_duration_since(since));
         let rate = (most as u128 * 1_000_000 / path.as_micros().max(1)) as u64;
         let is_limit = most >= self.told / 2 && path > HTTP2_SHORT_PATH;
         if is_limit && rate > self.rate + self.rate / 8 {
@@ -170,7 +241,7 @@ impl Windows {
             self.grow(streams);
         }
         self.progress = MeasuringProgress::Quiet {
-            until: uploads.taken.get() + self.told as u64,
+            until: reads.taken.get() + self.told as u64,
             not_before: Some(now + HTTP2_PING_PAUSE),
         };
     }
@@ -187,7 +258,7 @@ impl Windows {
     }
 
     /// Shrinks, if there are more streams than the growth was granted for, or none.
-    fn fit(&mut self, streams: usize, uploads: &Uploads) {
+    fn fit(&mut self, streams: usize, reads: &ReadCounts) {
         if self.granted == 0 {
             return;
         }
@@ -196,7 +267,7 @@ impl Windows {
             self.wanted = self.first;
             self.rate = 0;
             if let MeasuringProgress::Quiet { .. } = self.progress {
-                let until = uploads.taken.get() + self.first as u64;
+                let until = reads.taken.get() + self.first as u64;
                 self.progress = MeasuringProgress::Quiet { until, not_before: None };
             }
         }
@@ -224,7 +295,7 @@ impl Drop for Windows {
 /// The streams of a connection at a time.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenStreams<'a> {
-    pub(crate) uploads: &'a Uploads,
+    pub(crate) reads: &'a ReadCounts,
     pub(crate) count: usize,
     pub(crate) now: Instant,
 }

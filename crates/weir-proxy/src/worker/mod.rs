@@ -132,7 +132,8 @@ impl<N: Net> Worker<N> {
         let snapshot = process.snapshot();
         let of_worker = OfWorker { number, of: process.loads.len() };
         let holder = process.server_connections.of_worker(number);
-        let http2 = Rc::new(Http2Connections::new(of_worker, holder));
+        let growth = Arc::clone(&process.endpoint_window_growth);
+        let http2 = Rc::new(Http2Connections::new(of_worker, holder, growth));
         let counters = HolderCounters::of(&process.server_connections, number);
         let idle = IdleConnections::new(of_worker, net.clone(), shared_idle, counters);
         Self {

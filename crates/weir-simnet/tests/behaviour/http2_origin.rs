@@ -231,6 +231,34 @@ impl OriginBody {
         self.0.send_reset(reason);
     }
 
+    /// Sends messages, each in a frame of its own, until the windows permit no more.
+    pub(crate) async fn send_messages(&mut self, message: &'static [u8]) {
+        loop {
+            self.0.reserve_capacity(message.len());
+            let room = std::future::poll_fn(|context| self.0.poll_capacity(context));
+            let Ok(Some(Ok(room))) = timeout(Duration::from_secs(1), room).await else { return };
+            if room < message.len() {
+                return;
+            }
+            self.0.send_data(Bytes::from_static(message), false).unwrap();
+            // A frame is not joined with the next one.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends this number of bytes, as the windows permit it.
+    pub(crate) async fn send_all(&mut self, bytes: usize) {
+        let mut left = bytes;
+        while left > 0 {
+            self.0.reserve_capacity(left.min(16 * 1024));
+            let room = std::future::poll_fn(|context| self.0.poll_capacity(context));
+            let room = timeout(PATIENCE, room).await.expect("the client reads");
+            let room = room.unwrap().unwrap().min(left);
+            self.0.send_data(Bytes::from(vec![b'x'; room]), false).unwrap();
+            left -= room;
+        }
+    }
+
     /// Sends as many bytes as the windows permit within the time that passes without progress;
     /// returns their number.
     pub(crate) async fn send_what_fits(&mut self) -> usize {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::http2_origin::{Http2Connection, OriginStream, WebSockets};
 use crate::http2_peer::{
     ACK, CANCEL, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, Http2Peer, INTERNAL_ERROR, PING,
-    POST, RST_STREAM, block, http2,
+    POST, RST_STREAM, WINDOW_UPDATE, block, http2,
 };
 use crate::peer::{End, Peer};
 use crate::tls_peer::{TlsPeer, certify};
@@ -336,6 +336,46 @@ fn a_stalled_stream_holds_no_other_up_and_its_bytes_are_bounded() {
         stalled.send(RST_STREAM, 0, 1, &CANCEL.to_be_bytes()).await;
         assert_eq!(body.reset_by_client().await, Reason::CANCEL);
         assert_eq!(world.log().await.len(), 2);
+    });
+}
+
+#[test]
+fn small_messages_that_wait_for_slow_clients_do_not_end_the_connection_of_others() {
+    play(&pool(SERVER), async |world| {
+        let origin = world.origin(1);
+        let mut slow = Http2Peer::with(world, &[(4, 0)]).await;
+        let mut upstream = None;
+        let mut bodies = Vec::new();
+        for number in 0..8 {
+            slow.get(2 * number + 1).await;
+            if upstream.is_none() {
+                upstream = Some(origin.accept_http2(100).await);
+            }
+            let mut stream = upstream.as_mut().unwrap().request().await;
+            let mut body = stream.begin(200, &[]);
+            body.send_messages(b"event").await;
+            bodies.push(body);
+        }
+        // The others of the connection go on, and the messages come when they are wanted.
+        let mut clients = begin(world, &[GET]).await;
+        upstream.as_mut().unwrap().request().await.answer("ok");
+        assert_eq!(answer(&mut clients[0]).await.1, "ok");
+        let heads = slow.frame().await;
+        assert_eq!(heads.status(), 200);
+        slow.send(WINDOW_UPDATE, 0, 1, &(1_u32 << 20).to_be_bytes()).await;
+        slow.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 20).to_be_bytes()).await;
+        let mut text = Vec::new();
+        while text.len() < 50_000 {
+            let frame = slow.frame().await;
+            if frame.kind == DATA {
+                assert_eq!(frame.stream, 1);
+                text.extend_from_slice(&frame.payload);
+            }
+        }
+        assert!(text.chunks_exact(5).all(|message| message == b"event"));
+        assert_eq!(world.connect_count(1), 1);
+        drop((bodies, slow));
+        assert_eq!(world.log().await.len(), 9);
     });
 }
 

@@ -28,7 +28,7 @@ use crate::exchange::request_limits;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::http::head_writer::{BodyFraming, ConnectionLine};
-use crate::limiting::http2_windows::StreamUpload;
+use crate::limiting::http2_windows::ReadCount;
 use crate::net::Net;
 use crate::net::buffers::Buffers;
 use crate::time::deadline_timer::DeadlineTimer;
@@ -59,8 +59,8 @@ impl<N: Net> Http2Client<N> {
         shared: Rc<SharedState<N>>,
     ) -> Self {
         let (parts, body) = request.into_parts();
-        let upload = StreamUpload::new(Rc::clone(&shared.uploads));
-        let stream = Http2Stream::new(body, respond, upload);
+        let read = ReadCount::new(Rc::clone(&shared.reads));
+        let stream = Http2Stream::new(body, respond, read);
         let end = if stream.is_without_body() { AfterHead::Nothing } else { AfterHead::Body };
         let mut head = Vec::with_capacity(256);
         let fault = head::write_request(&parts, end, &mut head).err();

@@ -42,7 +42,7 @@ use crate::exchange::client_side::ConnectionFacts;
 use crate::exchange::scope::{Scope, ScopeParts};
 use crate::limiting::admission::Gate;
 use crate::limiting::http2_meter::{Meter, PREFACE};
-use crate::limiting::http2_windows::{OpenStreams, Windows, connection_window};
+use crate::limiting::http2_windows::{OpenStreams, Pings, Windows, connection_window};
 use crate::limiting::idle_board::Idle;
 use crate::limits::{
     HTTP2_GOAWAY_PATIENCE, HTTP2_LAST_WORDS, HTTP2_LINGERING_BYTES, HTTP2_PROVOKED_RESETS,
@@ -133,7 +133,7 @@ async fn serve_streams<N: Net>(
         server_name: client.server_name().map(str::to_owned),
         local: worker.net.local_address(client.socket()),
         meter: RefCell::new(Meter::new(now)),
-        uploads: Rc::default(),
+        reads: Rc::default(),
         turns: Rc::default(),
         running: RefCell::default(),
         open: Cell::new(0),
@@ -161,6 +161,7 @@ async fn serve_streams<N: Net>(
                 shared,
                 turn,
                 windows,
+                pings: Pings::default(),
                 phase: ConnectionPhase::Open,
                 busy: None,
                 idle: None,
@@ -218,6 +219,7 @@ struct Http2Connection<'a, N: Net> {
     shared: &'a Rc<SharedState<N>>,
     turn: Rc<ReadTurn>,
     windows: Windows,
+    pings: Pings,
     phase: ConnectionPhase,
     /// Set while it has streams.
     busy: Option<Busy<'a>>,
@@ -329,9 +331,11 @@ impl<'a, N: Net> Http2Connection<'a, N> {
         if !matches!(self.phase, ConnectionPhase::Open) {
             return;
         }
-        let (uploads, count) = (&*self.shared.uploads, self.shared.open.get());
-        let streams = OpenStreams { uploads, count, now };
-        if self.windows.follow(&mut self.http2, context, streams) {
+        let (reads, count) = (&*self.shared.reads, self.shared.open.get());
+        let streams = OpenStreams { reads, count, now };
+        let Self { http2, pings, windows, .. } = self;
+        let is_answered = pings.is_answered(context);
+        if windows.follow(http2, pings, is_answered, streams) {
             self.shared.meter.borrow_mut().expect_pong();
         }
     }

@@ -11,7 +11,7 @@ use crate::connection::http2::stream_turns::StreamTurns;
 use crate::exchange::client_side::ConnectionFacts;
 use crate::limiting::admission::Gate;
 use crate::limiting::http2_meter::Meter;
-use crate::limiting::http2_windows::Uploads;
+use crate::limiting::http2_windows::ReadCounts;
 use crate::net::Net;
 use crate::time::instant::Instant;
 use crate::worker::Worker;
@@ -26,7 +26,7 @@ pub(crate) struct SharedState<N: Net> {
     pub(crate) server_name: Option<String>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) meter: RefCell<Meter>,
-    pub(crate) uploads: Rc<Uploads>,
+    pub(crate) reads: Rc<ReadCounts>,
     pub(crate) turns: Rc<StreamTurns>,
     /// The streams whose exchanges run.
     pub(crate) running: RefCell<Vec<ResidentKey>>,

@@ -10,7 +10,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{FlowControl, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Response};
@@ -18,17 +18,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::http::http2_fields::{trailer_fields, trailer_lines};
-use crate::limiting::http2_windows::StreamUpload;
+use crate::limiting::http2_windows::ReadCount;
 use crate::limits::HTTP2_DATA_BYTES;
-use crate::net::http2_body::{self, broken_pipe};
+use crate::net::http2_body::{self, ReceivedData, broken_pipe};
 
 /// A stream during its exchange.
 pub(crate) struct Http2Stream {
     body: RecvStream,
     window: FlowControl,
-    upload: StreamUpload,
-    /// The bytes of the latest DATA frame that were not read yet.
-    data: Bytes,
+    read: ReadCount,
+    /// The bytes of the body that were not read yet.
+    data: ReceivedData,
     progress: RequestProgress,
     trailers: Vec<u8>,
     sender: ResponseSender,
@@ -63,11 +63,7 @@ enum ResponseSender {
 }
 
 impl Http2Stream {
-    pub(crate) fn new(
-        mut body: RecvStream,
-        respond: SendResponse<Bytes>,
-        upload: StreamUpload,
-    ) -> Self {
+    pub(crate) fn new(mut body: RecvStream, respond: SendResponse<Bytes>, read: ReadCount) -> Self {
         Self {
             progress: if body.is_end_stream() {
                 RequestProgress::Ended
@@ -75,9 +71,9 @@ impl Http2Stream {
                 RequestProgress::Open
             },
             window: body.flow_control().clone(),
-            upload,
+            read,
             body,
-            data: Bytes::new(),
+            data: ReceivedData::default(),
             trailers: Vec::new(),
             sender: ResponseSender::Head(respond, None),
             held: Bytes::new(),
@@ -94,7 +90,10 @@ impl Http2Stream {
 
     /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
-        self.window.used_capacity() + self.held.len() + self.trailers.capacity()
+        self.window.used_capacity()
+            + self.data.overhead()
+            + self.held.len()
+            + self.trailers.capacity()
     }
 
     /// The stream transfers bytes both ways after the response's head.
@@ -177,7 +176,7 @@ impl Http2Stream {
     fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match ready!(self.body.poll_data(context)) {
             Some(Ok(data)) => {
-                self.data = data;
+                self.data.put(data);
                 Poll::Ready(Ok(()))
             }
             Some(Err(error)) => Poll::Ready(Err(io::Error::other(error))),
@@ -202,13 +201,11 @@ impl AsyncRead for Http2Stream {
         let own = self.get_mut();
         let before = buffer.filled().len();
         loop {
-            let count = own.data.len().min(buffer.remaining());
+            let count = own.data.read(buffer);
             if count > 0 {
-                buffer.put_slice(own.data.get(..count).unwrap_or_default());
-                own.data.advance(count);
                 // Fails only for more bytes than were received.
                 let _ = own.window.release_capacity(count);
-                own.upload.took(count);
+                own.read.took(count);
             }
             let has_read = buffer.filled().len() > before;
             if own.progress == RequestProgress::Broken && !has_read {
@@ -259,6 +256,17 @@ impl AsyncWrite for Http2Stream {
 impl BodySource for Http2Stream {
     fn take_trailers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.trailers)
+    }
+
+    fn collect(&mut self, context: &mut Context<'_>) {
+        while self.progress == RequestProgress::Open {
+            match self.body.poll_data(context) {
+                Poll::Ready(Some(Ok(data))) => self.data.keep(data),
+                Poll::Ready(Some(Err(_))) => self.progress = RequestProgress::Broken,
+                // The end waits for the reader.
+                Poll::Ready(None) | Poll::Pending => return,
+            }
+        }
     }
 }
 

@@ -16,14 +16,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
-use h2::{Ping, PingPong};
 use http::uri::Scheme;
 use weir_config::model::Keepalive;
 
+use crate::limiting::http2_windows::{OpenStreams, Pings, ReadCount, ReadCounts, Windows};
 use crate::limiting::server_connections::{CountedConnection, HolderCount};
+use crate::limiting::window_growth::WindowGrowth;
 use crate::limits::{
     HTTP2_ENDPOINT_STREAMS, HTTP2_LAST_WORDS, HTTP2_PING_AFTER, HTTP2_PING_AGAIN,
-    HTTP2_PING_PATIENCE,
+    HTTP2_PING_PATIENCE, HTTP2_UPSTREAM_WINDOW,
 };
 use crate::net::Net;
 use crate::time::deadline_timer::DeadlineTimer;
@@ -55,6 +56,10 @@ pub(crate) struct SharedConnection {
     pub(super) endpoint: Arc<UpstreamEndpoint>,
     worker: OfWorker,
     holder: Arc<HolderCount>,
+    /// The bytes of responses that were read.
+    reads: Rc<ReadCounts>,
+    /// Set while its windows are larger than at first.
+    has_grown: Cell<bool>,
     /// The task that moves its frames.
     driver: RefCell<Option<Waker>>,
 }
@@ -106,6 +111,8 @@ impl SharedConnection {
             endpoint,
             worker,
             holder,
+            reads: Rc::default(),
+            has_grown: Cell::new(false),
             driver: RefCell::default(),
         })
     }
@@ -216,6 +223,11 @@ impl SharedPlace {
         self.0.sender.borrow().clone()
     }
 
+    /// Counts what the stream's reader takes.
+    pub(super) fn read_count(&self) -> ReadCount {
+        ReadCount::new(Rc::clone(&self.0.reads))
+    }
+
     pub(super) fn scheme(&self) -> &Scheme {
         &self.0.scheme
     }
@@ -233,6 +245,9 @@ impl Drop for SharedPlace {
         if left == 0 {
             self.0.changed.set(Instant::now());
             self.0.count_idle();
+            if self.0.has_grown.get() {
+                self.0.driver.borrow().iter().for_each(Waker::wake_by_ref);
+            }
         }
     }
 }
@@ -242,7 +257,8 @@ pub(super) struct Driver<N: Net> {
     http2: h2::client::Connection<WatchedIo<N::Stream>, Bytes>,
     shared: Rc<SharedConnection>,
     watch: Rc<IoWatch>,
-    pings: Option<PingPong>,
+    windows: Windows,
+    pings: Pings,
     probe: PingProbe,
     timer: DeadlineTimer,
     /// Since when it has had no streams and lets none begin.
@@ -273,14 +289,24 @@ enum DriverStep {
 
 impl<N: Net> Driver<N> {
     pub(super) fn new(
-        mut http2: h2::client::Connection<WatchedIo<N::Stream>, Bytes>,
+        http2: h2::client::Connection<WatchedIo<N::Stream>, Bytes>,
         shared: Rc<SharedConnection>,
         watch: Rc<IoWatch>,
+        growth: Arc<WindowGrowth>,
         counted: CountedConnection,
     ) -> Self {
-        let pings = http2.ping_pong();
-        let (probe, timer) = (PingProbe::Quiet, DeadlineTimer::default());
-        Self { http2, shared, watch, pings, probe, timer, left_since: None, _counted: counted }
+        let (first, streams) = (HTTP2_UPSTREAM_WINDOW as usize, HTTP2_ENDPOINT_STREAMS as u32);
+        Self {
+            http2,
+            shared,
+            watch,
+            windows: Windows::new(growth, first, streams),
+            pings: Pings::default(),
+            probe: PingProbe::Quiet,
+            timer: DeadlineTimer::default(),
+            left_since: None,
+            _counted: counted,
+        }
     }
 
     /// Ready once the connection has ended.
@@ -295,7 +321,11 @@ impl<N: Net> Driver<N> {
                 self.shared.leave();
                 return Poll::Ready(());
             }
-            match self.decide(context, Instant::now()) {
+            let now = Instant::now();
+            if self.follow_pings(context, now) {
+                continue;
+            }
+            match self.decide(now) {
                 DriverStep::Again => {}
                 DriverStep::End => {
                     self.shared.leave();
@@ -318,7 +348,26 @@ impl<N: Net> Driver<N> {
         }
     }
 
-    fn decide(&mut self, context: &mut Context<'_>, now: Instant) -> DriverStep {
+    /// Fits the windows to what the streams' readers take, and notes the answer to a PING. Returns
+    /// true if there is a PING to send. The measurements are no burden on servers of gRPC: they send
+    /// data meanwhile.
+    fn follow_pings(&mut self, context: &mut Context<'_>, now: Instant) -> bool {
+        let Self { http2, shared, windows, pings, .. } = self;
+        let is_answered = pings.is_answered(context);
+        let streams = OpenStreams { reads: &shared.reads, count: shared.streams.get(), now };
+        let is_sent = windows.follow(http2, pings, is_answered, streams);
+        shared.has_grown.set(windows.have_grown());
+        if matches!(self.probe, PingProbe::Sent(_)) && !self.pings.is_sent() {
+            self.probe = if is_answered {
+                PingProbe::Answered(now, self.watch.received())
+            } else {
+                PingProbe::Quiet
+            };
+        }
+        is_sent
+    }
+
+    fn decide(&mut self, now: Instant) -> DriverStep {
         let shared = Rc::clone(&self.shared);
         let limits = shared.limits.get();
         if shared.is_open() {
@@ -332,38 +381,30 @@ impl<N: Net> Driver<N> {
             }
             // The end of a stream does not wake this task.
             let look = if is_idle { until } else { now + limits.timeout };
-            return self.probe(context, now, look);
+            return self.probe(now, look);
         }
         if shared.streams.get() == 0 {
             let end = *self.left_since.get_or_insert(now) + HTTP2_LAST_WORDS;
             return if now >= end { DriverStep::End } else { DriverStep::WaitUntil(end) };
         }
-        self.probe(context, now, now + HTTP2_PING_AFTER)
+        self.probe(now, now + HTTP2_PING_AFTER)
     }
 
     /// Sends a PING if streams are open and nothing was received for long.
-    fn probe(&mut self, context: &mut Context<'_>, now: Instant, look: Instant) -> DriverStep {
+    fn probe(&mut self, now: Instant, look: Instant) -> DriverStep {
         let (received, bytes) = (self.watch.received_at(), self.watch.received());
-        if let PingProbe::Answered(_, then) = self.probe
-            && then != bytes
-        {
-            self.probe = PingProbe::Quiet;
-        }
-        if let PingProbe::Sent(at) = self.probe {
-            let pong = self.pings.as_mut().map(|pings| pings.poll_pong(context));
-            match pong {
-                Some(Poll::Pending) => {
-                    let due = at.max(received) + HTTP2_PING_PATIENCE;
-                    let is_dead = now >= due;
-                    return if is_dead {
-                        DriverStep::End
-                    } else {
-                        DriverStep::WaitUntil(due.min(look))
-                    };
-                }
-                Some(Poll::Ready(Ok(_))) => self.probe = PingProbe::Answered(now, bytes),
-                Some(Poll::Ready(Err(_))) | None => self.probe = PingProbe::Quiet,
+        match self.probe {
+            PingProbe::Answered(_, then) if then != bytes => self.probe = PingProbe::Quiet,
+            PingProbe::Sent(at) => {
+                let due = at.max(received) + HTTP2_PING_PATIENCE;
+                let is_dead = now >= due;
+                return if is_dead {
+                    DriverStep::End
+                } else {
+                    DriverStep::WaitUntil(due.min(look))
+                };
             }
+            PingProbe::Answered(..) | PingProbe::Quiet => {}
         }
         if self.shared.streams.get() == 0 {
             return DriverStep::WaitUntil(look);
@@ -375,14 +416,12 @@ impl<N: Net> Driver<N> {
         if now < due {
             return DriverStep::WaitUntil(due.min(look));
         }
-        let sent = self.pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
-        match sent {
-            Some(Ok(())) => {
-                self.probe = PingProbe::Sent(now);
-                DriverStep::Again
-            }
-            // One is on its way already.
-            _ => DriverStep::WaitUntil(look.max(now + HTTP2_PING_PATIENCE)),
+        let is_new = self.pings.send(&mut self.http2);
+        if is_new || self.pings.is_sent() {
+            // The one that measures the path has no answer either.
+            self.probe = PingProbe::Sent(now);
+            return DriverStep::Again;
         }
+        DriverStep::WaitUntil(look.max(now + HTTP2_PING_PATIENCE))
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use weir_config::model::UpstreamHttp;
 
 use crate::limiting::server_connections::HolderCount;
+use crate::limiting::window_growth::WindowGrowth;
 use crate::limits::{HTTP1_REMEMBERED, HTTP2_ENDPOINT_STREAMS};
 use crate::net::Net;
 use crate::time::instant::Instant;
@@ -28,6 +29,8 @@ pub(crate) struct Http2Connections<N: Net> {
     endpoints: RefCell<Vec<EndpointConnections<N>>>,
     worker: OfWorker,
     holder: Arc<HolderCount>,
+    /// The growth of windows over all workers.
+    growth: Arc<WindowGrowth>,
 }
 
 /// The connections to one endpoint.
@@ -76,8 +79,12 @@ impl ReadyStream {
 }
 
 impl<N: Net> Http2Connections<N> {
-    pub(crate) fn new(worker: OfWorker, holder: Arc<HolderCount>) -> Self {
-        Self { endpoints: RefCell::default(), worker, holder }
+    pub(crate) fn new(
+        worker: OfWorker,
+        holder: Arc<HolderCount>,
+        growth: Arc<WindowGrowth>,
+    ) -> Self {
+        Self { endpoints: RefCell::default(), worker, holder, growth }
     }
 
     /// Tells whether requests to an endpoint share connections, as far as is known.

@@ -16,6 +16,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use weir_config::model::UpstreamHttp;
 
+use crate::limiting::http2_windows::connection_window;
 use crate::limiting::server_connections::CountedConnection;
 use crate::limits::{
     HTTP2_ENDPOINT_RESETS, HTTP2_ENDPOINT_STREAMS, HTTP2_RESET_MEMORY, HTTP2_RESETS_REMEMBERED,
@@ -226,7 +227,9 @@ impl<N: Net> Http2Connections<N> {
             holder: Arc::clone(&self.holder),
         };
         let connection = SharedConnection::new(parts, Instant::now());
-        let driver = Box::new(Driver::new(http2, Rc::clone(&connection), watch, counted));
+        let growth = Arc::clone(&self.growth);
+        let driver = Driver::new(http2, Rc::clone(&connection), watch, growth, counted);
+        let driver = Box::new(driver);
         Ok(Connected::Http2 { connection, tls: handshake, driver })
     }
 }
@@ -242,13 +245,15 @@ fn settings() -> h2::client::Builder {
     // Heads are limited by our own parser; `h2` refuses those that are far larger, and counts 32
     // bytes more for each line.
     let head_bytes = 2 * RESPONSE_HEAD_BYTES + 32 * RESPONSE_HEADERS;
+    let (each, streams) = (HTTP2_UPSTREAM_WINDOW as usize, HTTP2_ENDPOINT_STREAMS as u32);
+    let window = connection_window(each, streams);
     let mut builder = h2::client::Builder::new();
     builder
         .enable_push(false)
         // Until the endpoint's SETTINGS have come.
         .initial_max_send_streams(0)
         .initial_window_size(HTTP2_UPSTREAM_WINDOW)
-        .initial_connection_window_size(HTTP2_UPSTREAM_WINDOW * HTTP2_ENDPOINT_STREAMS as u32)
+        .initial_connection_window_size(window as u32)
         .max_header_list_size(head_bytes as u32)
         .max_send_buffer_size(HTTP2_SEND_BUFFER)
         .data_frame_budget(HTTP2_UPSTREAM_WINDOW as usize * HTTP2_ENDPOINT_STREAMS)

@@ -10,7 +10,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{FlowControl, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -19,8 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::http::http2_fields::{trailer_fields, trailer_lines};
 use crate::http::http2_head::{self, AfterResponseHead};
 use crate::http::websocket::{self, WebSocketAccept};
+use crate::limiting::http2_windows::ReadCount;
 use crate::limits::{HTTP2_DATA_BYTES, HTTP2_REQUEST_HEAD_BYTES};
-use crate::net::http2_body::{self, broken_pipe};
+use crate::net::http2_body::{self, ReceivedData, broken_pipe};
 use crate::upstream::http2::connection::SharedPlace;
 
 /// A stream during its exchange.
@@ -32,9 +33,10 @@ pub(crate) struct EndpointStream {
     /// The text of a response's head, from `text_at` on not read yet.
     text: Vec<u8>,
     text_at: usize,
-    /// The bytes of the latest DATA frame that were not read yet.
-    data: Bytes,
+    /// The bytes of the body that were not read yet.
+    data: ReceivedData,
     window: Option<FlowControl>,
+    read: ReadCount,
     trailers: Vec<u8>,
     /// Set once the stream has failed.
     loss: Option<StreamLoss>,
@@ -115,8 +117,9 @@ impl EndpointStream {
             receiver: ResponseReceiver::Nothing,
             text: Vec::new(),
             text_at: 0,
-            data: Bytes::new(),
+            data: ReceivedData::default(),
             window: None,
+            read: place.read_count(),
             trailers: Vec::new(),
             loss: None,
             is_head: false,
@@ -131,7 +134,8 @@ impl EndpointStream {
     /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
         let window = self.window.as_ref().map_or(0, FlowControl::used_capacity);
-        window + self.held.len() + self.text.capacity() + self.trailers.capacity()
+        let data = window + self.data.overhead();
+        data + self.held.len() + self.text.capacity() + self.trailers.capacity()
     }
 
     /// The reason why it has failed.
@@ -142,7 +146,7 @@ impl EndpointStream {
     /// Returns true if the response was read to its end, and nothing follows it.
     pub(crate) fn is_over(&self) -> bool {
         let has_ended = matches!(self.receiver, ResponseReceiver::Ended) && self.loss.is_none();
-        has_ended && self.trailers.is_empty()
+        has_ended && self.trailers.is_empty() && self.data.is_empty()
     }
 
     /// Takes the trailers, as lines, of the response that has ended.
@@ -282,7 +286,7 @@ impl EndpointStream {
             }
             ResponseReceiver::Body(body) => {
                 if let Some(data) = ready!(body.poll_data(context)) {
-                    self.data = data.map_err(failed)?;
+                    self.data.put(data.map_err(failed)?);
                 } else {
                     let trailers = ready!(body.poll_trailers(context)).map_err(failed)?;
                     // A response without its trailers is not whole.
@@ -345,16 +349,29 @@ impl EndpointStream {
             }
             return true;
         }
-        let count = self.data.len().min(buffer.remaining());
-        if count > 0 {
-            buffer.put_slice(self.data.get(..count).unwrap_or_default());
-            self.data.advance(count);
-            if let Some(window) = &mut self.window {
-                // Fails only for more bytes than were received.
-                let _ = window.release_capacity(count);
-            }
+        let count = self.data.read(buffer);
+        if count > 0
+            && let Some(window) = &mut self.window
+        {
+            // Fails only for more bytes than were received.
+            let _ = window.release_capacity(count);
+            self.read.took(count);
         }
         count > 0
+    }
+
+    /// Takes the frames that have come from `h2`, for a reader that is not ready.
+    pub(crate) fn collect(&mut self, context: &mut Context<'_>) {
+        while let ResponseReceiver::Body(body) = &mut self.receiver
+            && self.loss.is_none()
+        {
+            match body.poll_data(context) {
+                Poll::Ready(Some(Ok(data))) => self.data.keep(data),
+                Poll::Ready(Some(Err(error))) => self.loss = Some(StreamLoss::of(&error)),
+                // The end waits for the reader.
+                Poll::Ready(None) | Poll::Pending => return,
+            }
+        }
     }
 }
 
