@@ -21,7 +21,7 @@ pub use weir_control::admin_port::Event;
 pub use limits::{LimitStatus, LimitedKeyStatus, LimitsStatus};
 pub use pool::{
     EndpointStatus, OperationalState, PoolCounters, PoolStatus, ProbeStatus, QueueStatus,
-    WaitingStatus,
+    StreamFigures, WaitingStatus,
 };
 
 /// The whole status at one moment.

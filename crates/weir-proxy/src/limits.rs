@@ -268,6 +268,13 @@ pub(crate) const HTTP2_REQUEST_HEAD_BYTES: usize = 512 * 1024;
 /// is large, because what is still on its way for a stream that was reset from here counts after
 /// [`HTTP2_RESETS_REMEMBERED`] others.
 pub(crate) const HTTP2_ENDPOINT_RESETS: usize = 1 << 16;
+/// The number of streams of a connection to an endpoint that are reset from here, and that of empty
+/// DATA frames that come, after which requests have another connection: `h2` ends one for what
+/// comes for 65,536 streams that it has forgotten, and for more than 100 such frames.
+pub(crate) const HTTP2_OWN_RESETS: u64 = 1024;
+pub(crate) const HTTP2_EMPTY_DATA: u32 = 50;
+/// The time that a head of an endpoint may take from its first frame to its last.
+pub(crate) const HTTP2_ENDPOINT_HEAD: Duration = Duration::from_secs(10);
 /// The silence of an endpoint with open streams after which a PING asks whether it is there, the time
 /// in which anything has to come then, and the time between two PINGs of one silence: servers of
 /// gRPC end connections with more than two PINGs in five minutes without data.

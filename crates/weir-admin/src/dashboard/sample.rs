@@ -9,8 +9,8 @@ use weir_stats::{ExchangeRecord, Micros, Times};
 
 use super::super::status::{
     AdminStatus, EndpointStatus, Event, IncidentStatus, Info, ListenerStatus, OperationalState,
-    PhaseTimes, PoolCounters, PoolStatus, ProbeStatus, QueueStatus, Status, Traffic, WaitingStatus,
-    WorkerStatus,
+    PhaseTimes, PoolCounters, PoolStatus, ProbeStatus, QueueStatus, Status, StreamFigures, Traffic,
+    WaitingStatus, WorkerStatus,
 };
 use super::sight::Sight;
 use crate::access::caller::Right;
@@ -76,6 +76,7 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         connections_reused: 90,
         idle_taken_over: 0,
         idle_elsewhere: 0,
+        streams: StreamFigures { open: 3, opened: 9, reset: 2, connections_ended: 1 },
         picks: 100,
         passive_failures: 0,
         ejections: 0,

@@ -19,6 +19,7 @@ use weir_proxy::incidents::Incidents;
 use weir_proxy::net::PeerAddress;
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::{CompiledAccessLog, CompiledListener};
+use weir_proxy::upstream::stream_counts::StreamCounts;
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::ExchangeRecord;
@@ -34,7 +35,7 @@ use crate::status::sources::StatusSources;
 use crate::status::{
     AdminStatus, EndpointStatus, IncidentStatus, Info, LimitsStatus, ListenerStatus, LogStatus,
     MemoryStatus, OperationalState, PoolStatus, ProbeStatus, QueueStatus, RouteStatus, Status,
-    StreamStatus, WaitingStatus, WorkerStatus,
+    StreamFigures, StreamStatus, WaitingStatus, WorkerStatus,
 };
 
 /// The whole status at this moment.
@@ -340,6 +341,7 @@ impl ReadModel<'_> {
             connections_reused: live.reused.load(Ordering::Relaxed),
             idle_taken_over: live.taken_over.load(Ordering::Relaxed),
             idle_elsewhere: live.idle_elsewhere.load(Ordering::Relaxed),
+            streams: streams(&live.streams),
             picks: counts.picks(),
             passive_failures: counts.failures(),
             ejections: counts.ejections(),
@@ -572,5 +574,16 @@ fn memory(process: &Process) -> MemoryStatus {
         connections_refused: figures.refused,
         reads_paused: figures.paused,
         requests_given_up: figures.given_up,
+    }
+}
+
+/// The figures of [`EndpointStatus::streams`].
+fn streams(counts: &StreamCounts) -> StreamFigures {
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    StreamFigures {
+        open: counts.open(),
+        opened: of(&counts.opened),
+        reset: of(&counts.reset),
+        connections_ended: of(&counts.connections_ended),
     }
 }

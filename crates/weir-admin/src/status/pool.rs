@@ -122,6 +122,9 @@ pub struct EndpointStatus {
     /// while another worker had one; shown by the metrics only.
     #[serde(skip)]
     pub idle_elsewhere: u64,
+    /// The HTTP/2 streams to it; shown by the metrics only.
+    #[serde(skip)]
+    pub streams: StreamFigures,
     /// The number of times that it was picked.
     pub picks: u64,
     /// The number of failures in traffic that count for the pool's `passive`.
@@ -256,4 +259,17 @@ impl WaitingStatus {
     pub fn waits_for(&self) -> String {
         format!("{}/{}", self.pool, self.endpoint.as_deref().unwrap_or("any"))
     }
+}
+
+/// The HTTP/2 streams to an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamFigures {
+    /// Those that are open.
+    pub open: u64,
+    /// Those that were opened.
+    pub opened: u64,
+    /// Those that were reset, or ended with their connection.
+    pub reset: u64,
+    /// The connections that were ended because of the frames that the endpoint sent.
+    pub connections_ended: u64,
 }

@@ -16,7 +16,7 @@ use weir_wire::Framing;
 
 use crate::exchange::client_side::{ClientSide, ReadBody, poll_sender_gone, wait_with};
 use crate::exchange::dispatch::connecting::Unopened;
-use crate::exchange::facts::Wait;
+use crate::exchange::facts::{UpstreamProtocol, Wait};
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::reasons::{about, octets};
@@ -160,7 +160,7 @@ impl<'a> Dispatch<'a> {
                 && let Some(ready) = self.ready_connection(exchange, index).await
             {
                 exchange.outcome.times.connect = self.connect_time(self.now);
-                exchange.placement.reused = ready.reused;
+                note_connection(exchange, &ready);
                 return Ok(ready);
             }
             // In allocations of their own here and below, so that exchanges that wait for their
@@ -172,7 +172,7 @@ impl<'a> Dispatch<'a> {
                     exchange.outcome.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
                     self.pool.endpoint_connected(index);
                     exchange.outcome.times.connect = self.connect_time(self.now);
-                    exchange.placement.reused = connection.reused;
+                    note_connection(exchange, &connection);
                     return Ok(connection);
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
@@ -578,6 +578,20 @@ impl<'a> Dispatch<'a> {
     fn connect_time(&self, now: Instant) -> Micros {
         (now - self.waited).span_since(self.began)
     }
+}
+
+/// Notes the connection that an attempt has.
+fn note_connection<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    connection: &UpstreamConnection<StreamOf<C>>,
+) {
+    exchange.placement.reused = connection.reused;
+    exchange.placement.spoken =
+        C::SHARES_CONNECTIONS.then_some(if connection.transport.is_shared() {
+            UpstreamProtocol::Http2
+        } else {
+            UpstreamProtocol::Http1
+        });
 }
 
 /// The place in the order of arrival of a request that waited in another process. A further attempt

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use smallvec::SmallVec;
 use weir_balance::{Ahead, Decision, Slot, WaitsFor};
-use weir_stats::{Cause, Delays, GrpcStatus, Setback, Times, WaitedFor};
+use weir_stats::{Cause, Delays, GrpcStatus, HTTP2, Setback, Times, WaitedFor};
 
 use crate::http::client_address::PeerTrust;
 use crate::http::request_id::RequestId;
@@ -123,6 +123,25 @@ pub(crate) struct Placement<'a> {
     /// Failed attempts that were followed by another one: the endpoint and the reason.
     pub(crate) failed: SmallVec<[(usize, Setback); 2]>,
     pub(crate) reused: bool,
+    /// The protocol of the latest connection.
+    pub(crate) spoken: Option<UpstreamProtocol>,
+}
+
+/// A protocol that is spoken with an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UpstreamProtocol {
+    Http1,
+    Http2,
+}
+
+impl UpstreamProtocol {
+    /// The name of the protocol in logs, as that of a client's.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP/1.1",
+            Self::Http2 => HTTP2,
+        }
+    }
 }
 
 impl<'a> Placement<'a> {
@@ -142,6 +161,7 @@ impl<'a> Placement<'a> {
             attempts: 0,
             failed: SmallVec::new(),
             reused: false,
+            spoken: None,
         }
     }
 

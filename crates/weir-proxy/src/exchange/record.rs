@@ -12,7 +12,7 @@ use weir_stats::{
 use weir_wire::{ResponseHead, Span};
 
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::facts::Placement;
+use crate::exchange::facts::{Placement, UpstreamProtocol};
 use crate::exchange::grpc;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::scope::Scope;
@@ -146,6 +146,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         pool: pool.map_or("", |pool| &pool.name),
         endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
         endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
+        upstream_protocol: placement.spoken.map_or("", UpstreamProtocol::name),
         attempts: placement.attempts,
         failed_attempts: &failed,
         reused: placement.reused,

@@ -111,6 +111,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         pool: "pool",
         endpoint: "endpoint",
         endpoint_address: "10.0.0.1:80",
+        upstream_protocol: "",
         attempts: 1,
         failed_attempts: &[],
         reused: false,

@@ -1,13 +1,17 @@
-//! Counts the frames that a client sends, by type, and says when a type exceeds its budget. It
-//! reads the headers of frames only; `h2` parses the frames themselves, and has bounds of its own
-//! on the size and the pieces of heads (`mod.rs` sets them).
+//! Counts the frames that the peer of an HTTP/2 connection sends, a client or an endpoint, by type,
+//! and says when a type exceeds its budget. It reads the headers of frames only; `h2` parses the
+//! frames themselves, and has bounds of its own on the size and the pieces of heads.
 //!
 //! Each budget is a bucket: it holds `burst` frames, and refills with time, with requests, and with
-//! the bytes that the client was sent, because an honest client sends such frames for one of these
+//! the bytes that the peer was sent, because an honest peer sends such frames for one of these
 //! reasons. A bucket is refilled only when it is empty, so that a frame costs one subtraction.
+
+use std::io::IoSlice;
 
 use weir_stats::metrics::Http2Excess;
 
+use crate::limiting::http2_windows::SentFrames;
+use crate::limits::INTERIM_RESPONSES;
 use crate::time::instant::Instant;
 
 /// The bytes of the connection preface (RFC 9113 section 3.4).
@@ -31,16 +35,24 @@ struct FrameBudget {
     per_minute: u32,
     /// In units of which a frame takes [`FRAME`].
     per_request: u32,
-    /// For each 1024 bytes that the client was sent.
+    /// For each 1024 bytes that the peer was sent.
     per_kilobyte: u32,
 }
+
+/// The budgets of one kind of peers, in the order of [`FrameKind`].
+type Budgets = [FrameBudget; 10];
 
 const fn budget(what: Http2Excess, burst: u32, per_minute: u32) -> FrameBudget {
     FrameBudget { what, burst, per_minute, per_request: 0, per_kilobyte: 0 }
 }
 
-/// The budgets, in the order of [`FrameKind`].
-const BUDGETS: [FrameBudget; 9] = [
+/// A budget that is not used up.
+const fn unlimited(what: Http2Excess) -> FrameBudget {
+    budget(what, u32::MAX / FRAME, u32::MAX)
+}
+
+/// The budgets of clients.
+static OF_CLIENTS: Budgets = [
     // A browser resets all streams of a page that it leaves. Of many users' requests behind one
     // connection up to a quarter may be reset.
     FrameBudget { per_request: FRAME / 4, ..budget(Http2Excess::Resets, 256, 64 * 60) },
@@ -59,10 +71,33 @@ const BUDGETS: [FrameBudget; 9] = [
     budget(Http2Excess::OtherFrames, 64, 8 * 60),
     // Behind a proxy in front some users always stall.
     FrameBudget { per_request: 1, ..budget(Http2Excess::StalledStreams, 32, 6) },
+    unlimited(Http2Excess::Heads),
 ];
 
-/// The frames that have a budget, and stalled streams. The discriminants are places in
-/// [`BUDGETS`].
+/// The budgets of endpoints. Messages of a few bytes are what servers of gRPC and of event streams
+/// send.
+static OF_ENDPOINTS: Budgets = [
+    FrameBudget { per_request: 2 * FRAME, ..budget(Http2Excess::Resets, 256, 64 * 60) },
+    budget(Http2Excess::Settings, 32, 60),
+    FrameBudget { per_kilobyte: 1, ..budget(Http2Excess::Pings, 128, 8 * 60) },
+    budget(Http2Excess::Priorities, 256, 8 * 60),
+    FrameBudget {
+        per_request: 4 * FRAME,
+        per_kilobyte: 4,
+        ..budget(Http2Excess::WindowUpdates, 512, 32 * 60)
+    },
+    budget(Http2Excess::EmptyData, 64, 8 * 60),
+    unlimited(Http2Excess::SmallData),
+    budget(Http2Excess::OtherFrames, 64, 8 * 60),
+    unlimited(Http2Excess::StalledStreams),
+    // Interim responses, the final one and trailers; `h2` keeps those that are not read.
+    FrameBudget {
+        per_request: (INTERIM_RESPONSES + 2) * FRAME,
+        ..budget(Http2Excess::Heads, 2048, 8 * 60)
+    },
+];
+
+/// The frames that have a budget, and stalled streams. The discriminants are places in [`Budgets`].
 #[derive(Clone, Copy)]
 enum FrameKind {
     Reset,
@@ -74,10 +109,14 @@ enum FrameKind {
     SmallData,
     Other,
     Stalled,
+    Head,
 }
 
 /// The frames of one connection.
 pub(crate) struct Meter {
+    budgets: &'static Budgets,
+    /// Set if the peer is a client: heads are its requests.
+    counts_requests: bool,
     /// The bytes of the preface that have not arrived yet.
     preface_left: usize,
     header: [u8; FRAME_HEADER],
@@ -88,7 +127,9 @@ pub(crate) struct Meter {
     head_began: Instant,
     head: HeadState,
     /// What is left of each budget, in units of which a frame takes [`FRAME`].
-    left: [u32; BUDGETS.len()],
+    left: [u32; OF_CLIENTS.len()],
+    /// The number of DATA frames without data.
+    empty_data: u32,
     requests: u32,
     written: u64,
     refilled: Refilled,
@@ -118,17 +159,30 @@ struct Refilled {
 }
 
 impl Meter {
-    pub(crate) fn new(now: Instant) -> Self {
+    /// Begins with the preface of a client.
+    pub(crate) fn of_client(now: Instant) -> Self {
+        Self { preface_left: PREFACE.len(), counts_requests: true, ..Self::of(&OF_CLIENTS, now) }
+    }
+
+    /// Begins with the first frame of an endpoint.
+    pub(crate) fn of_endpoint(now: Instant) -> Self {
+        Self::of(&OF_ENDPOINTS, now)
+    }
+
+    fn of(budgets: &'static Budgets, now: Instant) -> Self {
         Self {
-            preface_left: PREFACE.len(),
+            budgets,
+            counts_requests: false,
+            preface_left: 0,
             header: [0; FRAME_HEADER],
             header_bytes: 0,
             payload_left: 0,
             head_began: now,
             head: HeadState::Complete,
             left: std::array::from_fn(|place| {
-                BUDGETS.get(place).map_or(0, |one| one.burst * FRAME)
+                budgets.get(place).map_or(0, |one| one.burst * FRAME)
             }),
+            empty_data: 0,
             requests: 0,
             written: 0,
             refilled: Refilled { at: now, requests: 0, written: 0 },
@@ -160,6 +214,15 @@ impl Meter {
         }
     }
 
+    /// The same for the first `written` bytes of these pieces.
+    pub(crate) fn wrote_pieces(&mut self, pieces: &[IoSlice<'_>], mut written: usize) {
+        for piece in pieces {
+            let now = piece.len().min(written);
+            self.wrote(piece.get(..now).unwrap_or_default());
+            written -= now;
+        }
+    }
+
     /// The reason for which `h2` ended the connection with `ENHANCE_YOUR_CALM`: the text in its
     /// GOAWAY, which the error that it returns does not have.
     pub(crate) fn excess_of_library(&self) -> Http2Excess {
@@ -180,11 +243,25 @@ impl Meter {
         self.spend(FrameKind::Stalled, now);
     }
 
-    /// Notes that the client has to answer a PING.
-    pub(crate) fn expect_pong(&mut self) {
-        if let Some(left) = self.left.get_mut(FrameKind::Ping as usize) {
-            *left += FRAME;
+    /// Notes that the peer has to answer these frames.
+    pub(crate) fn expect_answers(&mut self, sent: SentFrames) {
+        let kinds = [(sent.ping, FrameKind::Ping), (sent.settings, FrameKind::Settings)];
+        for (_, kind) in kinds.into_iter().filter(|(is_sent, _)| *is_sent) {
+            if let Some(left) = self.left.get_mut(kind as usize) {
+                *left += FRAME;
+            }
         }
+    }
+
+    /// Sets the number of requests that the peer was sent.
+    pub(crate) fn set_requests(&mut self, requests: u64) {
+        // Only differences count.
+        self.requests = requests as u32;
+    }
+
+    /// The number of DATA frames without data so far, but for those that end a stream.
+    pub(crate) fn empty_data(&self) -> u32 {
+        self.empty_data
     }
 
     /// Reads bytes that arrived; returns the number of frames that began in them.
@@ -220,13 +297,19 @@ impl Meter {
         let ends_stream = flags & END_STREAM != 0;
         let kind = match kind {
             0 if ends_stream => return,
-            0 if self.payload_left == 0 => FrameKind::EmptyData,
+            0 if self.payload_left == 0 => {
+                self.empty_data = self.empty_data.saturating_add(1);
+                FrameKind::EmptyData
+            }
             0 if self.payload_left < SMALL_DATA => FrameKind::SmallData,
             0 => return,
             1 => {
-                self.requests = self.requests.wrapping_add(1);
                 self.head_began = now;
-                return self.begin_head_frame(flags);
+                self.begin_head_frame(flags);
+                if self.counts_requests {
+                    self.requests = self.requests.wrapping_add(1);
+                }
+                FrameKind::Head
             }
             2 => FrameKind::Priority,
             3 => FrameKind::Reset,
@@ -255,7 +338,7 @@ impl Meter {
         let Some(left) = self.left.get_mut(place) else { return };
         match left.checked_sub(FRAME) {
             Some(rest) => *left = rest,
-            None => self.excess = self.excess.or(BUDGETS.get(place).map(|one| one.what)),
+            None => self.excess = self.excess.or(self.budgets.get(place).map(|one| one.what)),
         }
     }
 
@@ -266,7 +349,7 @@ impl Meter {
         let seconds = now.saturating_duration_since(self.refilled.at).as_secs();
         let requests = u64::from(self.requests.wrapping_sub(self.refilled.requests));
         let kilobytes = (self.written - self.refilled.written) / 1024;
-        for (left, budget) in self.left.iter_mut().zip(&BUDGETS) {
+        for (left, budget) in self.left.iter_mut().zip(self.budgets) {
             let more = requests * u64::from(budget.per_request)
                 + kilobytes * u64::from(budget.per_kilobyte * FRAME);
             let more = seconds.saturating_mul(budget.per_minute.into()).saturating_add(more);
@@ -293,7 +376,7 @@ mod tests {
     }
 
     fn begun(now: Instant) -> Meter {
-        let mut meter = Meter::new(now);
+        let mut meter = Meter::of_client(now);
         assert_eq!(meter.received(PREFACE, now), 0);
         meter
     }
@@ -350,11 +433,12 @@ mod tests {
         ];
         let bytes = [PREFACE.to_vec(), frames.concat()].concat();
         for piece in [1, 2, 8, 9, 10, 24, 100, 40_000, bytes.len()] {
-            let mut meter = Meter::new(now);
+            let mut meter = Meter::of_client(now);
             let found: usize = bytes.chunks(piece).map(|part| meter.received(part, now)).sum();
             assert_eq!(found, frames.len(), "in pieces of {piece}");
             let left = meter.left.map(|left| left / FRAME);
-            assert_eq!(left, [256, 31, 127, 256, 511, 63, 8192, 64, 32]);
+            let expected = [256, 31, 127, 256, 511, 63, 8192, 64, 32];
+            assert_eq!(left.first_chunk(), Some(&expected));
             assert_eq!(meter.requests, 1);
         }
     }
@@ -388,16 +472,51 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_a_ping_takes_nothing_from_the_budget() {
+    fn an_answer_takes_nothing_from_the_budget() {
         let now = Instant::now();
         let mut meter = begun(now);
-        let pong = frame(6, 1, 8);
+        let answers = [frame(6, 1, 8), frame(4, 1, 0)].concat();
         (0..1_000).for_each(|_| {
-            meter.expect_pong();
-            meter.received(&pong, now);
+            meter.expect_answers(SentFrames { ping: true, settings: true });
+            meter.received(&answers, now);
         });
-        assert_eq!(meter.left.map(|left| left / FRAME)[FrameKind::Ping as usize], 128);
+        let left = meter.left.map(|left| left / FRAME);
+        assert_eq!(left[FrameKind::Ping as usize], 128);
+        assert_eq!(left[FrameKind::Settings as usize], 32);
         assert_eq!(meter.excess(), None);
+    }
+
+    #[test]
+    fn an_endpoint_has_heads_for_its_requests_and_small_messages_without_end() {
+        let now = Instant::now();
+        let sent = |meter: &mut Meter, one: &[u8]| {
+            let sent = (0..10_000).take_while(|_| {
+                meter.received(one, now);
+                meter.excess().is_none()
+            });
+            sent.count()
+        };
+        let mut meter = Meter::of_endpoint(now);
+        assert_eq!(sent(&mut meter, &frame(0, 0, 1)), 10_000);
+        assert_eq!(sent(&mut meter, &frame(1, END_HEADERS, 10)), 2048);
+        assert_eq!(meter.excess(), Some(Http2Excess::Heads));
+        let mut meter = Meter::of_endpoint(now);
+        meter.set_requests(10);
+        assert_eq!(sent(&mut meter, &frame(1, END_HEADERS, 10)), 2048 + 10 * 18);
+        let mut meter = Meter::of_endpoint(now);
+        assert_eq!(sent(&mut meter, &frame(0, 0, 0)), 64);
+        assert_eq!((meter.empty_data(), meter.excess()), (65, Some(Http2Excess::EmptyData)));
+        for (kind, payload, burst, what) in [
+            (4, 0, 32, Http2Excess::Settings),
+            (6, 8, 128, Http2Excess::Pings),
+            (2, 5, 256, Http2Excess::Priorities),
+            (8, 4, 512, Http2Excess::WindowUpdates),
+            (3, 4, 256, Http2Excess::Resets),
+        ] {
+            let mut meter = Meter::of_endpoint(now);
+            assert_eq!(sent(&mut meter, &frame(kind, 0, payload)), burst, "{kind}");
+            assert_eq!(meter.excess(), Some(what));
+        }
     }
 
     #[test]

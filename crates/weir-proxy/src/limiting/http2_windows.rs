@@ -128,6 +128,13 @@ where
     }
 }
 
+/// The frames that a connection was made to send, and that its peer has to answer.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SentFrames {
+    pub(crate) ping: bool,
+    pub(crate) settings: bool,
+}
+
 /// The PINGs of a connection: one can be on its way at a time, whoever has sent it.
 #[derive(Default)]
 pub(crate) struct Pings {
@@ -188,24 +195,24 @@ impl Windows {
         }
     }
 
-    /// Follows the streams' progress; `is_answered` is set if a PING was answered now. Returns true
-    /// if one was sent.
+    /// Follows the streams' progress; `is_answered` is set if a PING was answered now. Returns the
+    /// frames that it has sent.
     pub(crate) fn follow(
         &mut self,
         http2: &mut impl WindowedConnection,
         pings: &mut Pings,
         is_answered: bool,
         streams: OpenStreams<'_>,
-    ) -> bool {
+    ) -> SentFrames {
         let OpenStreams { reads, count, now } = streams;
-        let mut sent = false;
+        let mut sent = SentFrames::default();
         match self.progress {
             MeasuringProgress::Quiet { until, not_before } => {
                 let is_due = reads.taken.get() >= until && not_before.is_none_or(|at| now >= at);
                 if is_due && self.first + HTTP2_GROWTH / count.max(1) > self.told {
-                    sent = pings.send(http2);
+                    sent.ping = pings.send(http2);
                 }
-                if sent {
+                if sent.ping {
                     reads.round.set(reads.round.get().wrapping_add(1));
                     reads.most.set(0);
                     self.progress = MeasuringProgress::Measuring(now);
@@ -220,6 +227,7 @@ impl Windows {
         // It fails while the sender has not acknowledged the settings before; then later.
         if self.wanted != self.told && http2.set_stream_windows(self.wanted as u32).is_ok() {
             self.told = self.wanted;
+            sent.settings = true;
             http2.set_own_window((self.all + self.granted) as u32);
         }
         sent

@@ -15,6 +15,7 @@ pub(crate) mod retry;
 pub(crate) mod rules;
 pub mod shared_idle;
 pub mod source;
+pub mod stream_counts;
 pub(crate) mod upstream_stream;
 
 use std::io;
@@ -44,6 +45,7 @@ use crate::upstream::idle_count::IdleCount;
 use crate::upstream::retry::PoolRetryBudget;
 use crate::upstream::rules::UpstreamRules;
 use crate::upstream::source::FilesSource;
+use crate::upstream::stream_counts::StreamCounts;
 
 /// A pool with its live state.
 pub struct UpstreamPool {
@@ -148,6 +150,8 @@ pub struct UpstreamEndpoint {
     /// The number of exchanges whose worker had no idle connection and found none to take over,
     /// while another worker had one.
     pub idle_elsewhere: AtomicU64,
+    /// Its HTTP/2 streams.
+    pub streams: Arc<StreamCounts>,
     /// The failed connects that were not reported to the operator yet.
     pub trouble: ConnectTrouble,
 }

@@ -111,6 +111,7 @@ impl<'a> LostRecorder<'a> {
             pool: pool.map_or("", |pool| &pool.name),
             endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
             endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
+            upstream_protocol: "",
             attempts: u32::from(endpoint.is_some()),
             failed_attempts: &[],
             reused: false,

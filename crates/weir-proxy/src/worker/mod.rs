@@ -48,7 +48,7 @@ use crate::time::instant::Instant;
 use crate::time::turns::HandshakeTurns;
 use crate::time::work_time::Turn;
 use crate::upstream::connect_trouble::ConnectFailure;
-use crate::upstream::http2::Http2Connections;
+use crate::upstream::http2::{Http2Connections, Say};
 use crate::upstream::idle::{HolderCounters, IdleConnections};
 use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::SharedIdle;
@@ -107,8 +107,8 @@ pub(crate) struct Worker<N: Net> {
     /// The different results of handshakes: few, because they have only the names of versions,
     /// suites and groups.
     tls_facts: RefCell<Vec<Rc<TlsFacts<'static>>>>,
-    /// The sentences about clients that were cut off.
-    pub(crate) client_notices: ClientNotices,
+    /// The sentences about clients that were cut off, and about endpoints.
+    pub(crate) client_notices: Rc<ClientNotices>,
     /// The TLS handshakes of clients.
     pub(crate) handshakes: Rc<HandshakeTurns>,
     #[expect(
@@ -133,7 +133,12 @@ impl<N: Net> Worker<N> {
         let of_worker = OfWorker { number, of: process.loads.len() };
         let holder = process.server_connections.of_worker(number);
         let growth = Arc::clone(&process.endpoint_window_growth);
-        let http2 = Rc::new(Http2Connections::new(of_worker, holder, growth));
+        let client_notices = Rc::new(ClientNotices::default());
+        let say: Say = {
+            let (notices, process) = (Rc::clone(&client_notices), Arc::clone(&process));
+            Rc::new(move |now, sentence| notices.say(&process.incidents, now, sentence))
+        };
+        let http2 = Rc::new(Http2Connections::new(of_worker, holder, growth, say));
         let counters = HolderCounters::of(&process.server_connections, number);
         let idle = IdleConnections::new(of_worker, net.clone(), shared_idle, counters);
         Self {
@@ -160,7 +165,7 @@ impl<N: Net> Worker<N> {
             wall: Cell::new((Instant::now(), SystemTime::now())),
             turn: Turn::new(Instant::now()),
             tls_facts: RefCell::default(),
-            client_notices: ClientNotices::default(),
+            client_notices,
             handshakes: Rc::default(),
             workspaces: RefCell::default(),
             process,

@@ -194,7 +194,7 @@ fn a_window_that_limits_a_server_grows_within_its_bound() {
         let origin = world.origin(1);
         let (client, mut body) = download(world, &origin).await;
         let start = Instant::now();
-        let mut client = read(client, &mut body, UPLOADED).await;
+        let client = read(client, &mut body, UPLOADED).await;
         // With 64 KB for each round trip it would take more than 12 s.
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
         let grown = world.process.http2_endpoint_window_growth();

@@ -22,6 +22,7 @@ mod http2_abuse;
 mod http2_exchanges;
 mod http2_origin;
 mod http2_peer;
+mod http2_server_abuse;
 mod http2_servers;
 mod http2_windows;
 mod interim;

@@ -305,6 +305,7 @@ mod tests {
         check("$status $body_bytes_sent $bytes_sent $request_length", "200 1024 1200 80");
         check("$request_time $upstream_connect_time $upstream_header_time", "0.124 0.002 0.104");
         check("$upstream_response_time $upstream_addr", "0.123 10.0.0.1:80");
+        check("$upstream_protocol", "HTTP/2.0");
         check("$scheme $server_protocol $server_addr:$server_port", "https HTTP/1.1 10.9.9.9:443");
         check(
             "$ssl_protocol $ssl_cipher $ssl_server_name $ssl_curve $ssl_session_reused",

@@ -314,6 +314,7 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::FailedAttempts => VariableValue::FailedAttempts(entry.failed_attempts),
         Plain::Affinity => text(entry.affinity.as_str()),
         Plain::UpstreamAddr => text(entry.endpoint_address),
+        Plain::UpstreamProtocol => text(entry.upstream_protocol),
         Plain::UpstreamStatus | Plain::UpstreamResponseLength
             if entry.endpoint_address.is_empty() =>
         {

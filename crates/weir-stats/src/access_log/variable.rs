@@ -34,6 +34,7 @@ pub(crate) enum Plain {
     RequestLength,
     RequestTime,
     UpstreamAddr,
+    UpstreamProtocol,
     UpstreamUri,
     UpstreamConnectTime,
     UpstreamHeaderTime,
@@ -150,6 +151,11 @@ const PLAIN: &[(&str, Plain, &str)] = &[
         "time from the first byte of the request to the end, seconds with milliseconds",
     ),
     ("upstream_addr", Plain::UpstreamAddr, "address of the endpoint"),
+    (
+        "upstream_protocol",
+        Plain::UpstreamProtocol,
+        "protocol spoken with the endpoint, `HTTP/1.1` or `HTTP/2.0`, once a connection is there",
+    ),
     (
         "upstream_uri",
         Plain::UpstreamUri,
@@ -366,6 +372,7 @@ const AFTER_PICK: &[Plain] = &[
     Plain::RequestLength,
     Plain::RequestTime,
     Plain::UpstreamAddr,
+    Plain::UpstreamProtocol,
     Plain::UpstreamUri,
     Plain::UpstreamConnectTime,
     Plain::UpstreamHeaderTime,

@@ -226,6 +226,8 @@ pub struct Entry<'a> {
     pub endpoint: &'a str,
     /// The endpoint's address as text; empty if none was picked.
     pub endpoint_address: &'a str,
+    /// The protocol spoken with the endpoint, such as `HTTP/1.1`; empty if there was no connection.
+    pub upstream_protocol: &'a str,
     /// The number of attempts made; 0 if no endpoint was tried.
     pub attempts: u32,
     /// The attempts that were abandoned for another one, in order; the last attempt is not among

@@ -69,6 +69,7 @@ pub(crate) fn entry() -> Entry<'static> {
         pool: "app",
         endpoint: "app1",
         endpoint_address: "10.0.0.1:80",
+        upstream_protocol: "HTTP/2.0",
         attempts: 1,
         failed_attempts: &[],
         reused: false,

@@ -168,8 +168,35 @@ fn write_endpoints(pools: &[PoolStatus], text: &mut Exposition) {
             |one| Some(u64::from(one.state == OperationalState::Stalled)),
         ),
     ];
+    endpoint_columns(pools, &columns, text);
+    endpoint_columns(pools, &OF_STREAMS, text);
+}
+
+/// The metrics of HTTP/2 streams.
+const OF_STREAMS: [EndpointColumn; 4] = [
+    ("weir_endpoint_streams", MetricKind::Gauge, "HTTP/2 streams that are open.", |one| {
+        Some(one.streams.open)
+    }),
+    ("weir_endpoint_streams_opened", MetricKind::Counter, "HTTP/2 streams opened.", |one| {
+        Some(one.streams.opened)
+    }),
+    (
+        "weir_endpoint_streams_reset",
+        MetricKind::Counter,
+        "HTTP/2 streams that either side reset, or that ended with their connection.",
+        |one| Some(one.streams.reset),
+    ),
+    (
+        "weir_endpoint_http2_connections_ended",
+        MetricKind::Counter,
+        "HTTP/2 connections ended because of the frames that the endpoint sent.",
+        |one| Some(one.streams.connections_ended),
+    ),
+];
+
+fn endpoint_columns(pools: &[PoolStatus], columns: &[EndpointColumn], text: &mut Exposition) {
     for (name, kind, help, of) in columns {
-        text.family(Family { name, kind, help });
+        text.family(Family { name, kind: *kind, help });
         for (pool, endpoint) in each_endpoint(pools) {
             if let Some(value) = of(endpoint) {
                 let labels = [("pool", pool), ("endpoint", &endpoint.name)];

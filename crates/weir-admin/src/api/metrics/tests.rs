@@ -489,6 +489,14 @@ fn a_value_is_the_same_in_json_prometheus_and_haproxy_csv() {
         assert_eq!(text.count(metric, &labels), value, "{field}");
         assert_eq!(row[column], value.to_string(), "{field}");
     }
+    for (metric, value) in [
+        ("weir_endpoint_streams", 3),
+        ("weir_endpoint_streams_opened_total", 9),
+        ("weir_endpoint_streams_reset_total", 2),
+        ("weir_endpoint_http2_connections_ended_total", 1),
+    ] {
+        assert_eq!(text.count(metric, &labels), value, "{metric}");
+    }
     let pool = &json["pools"][0];
     let row = stat_row(&csv, ("app", "BACKEND"));
     for (value, metric, column) in [

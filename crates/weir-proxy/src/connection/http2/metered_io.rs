@@ -57,10 +57,6 @@ impl<N: Net> MeteredIo<N> {
     ) -> Self {
         Self { transport, shared, turn, early, is_dense: true }
     }
-
-    fn wrote(&self, bytes: &[u8]) {
-        self.shared.meter.borrow_mut().wrote(bytes);
-    }
 }
 
 impl<N: Net> Unpin for MeteredIo<N> {}
@@ -120,7 +116,7 @@ impl<N: Net> AsyncWrite for MeteredIo<N> {
     ) -> Poll<io::Result<usize>> {
         let written =
             ready!(Pin::new(&mut *self.transport.borrow_mut()).poll_write(context, bytes))?;
-        self.wrote(bytes.get(..written).unwrap_or_default());
+        self.shared.meter.borrow_mut().wrote(bytes.get(..written).unwrap_or_default());
         Poll::Ready(Ok(written))
     }
 
@@ -131,12 +127,7 @@ impl<N: Net> AsyncWrite for MeteredIo<N> {
     ) -> Poll<io::Result<usize>> {
         let mut transport = self.transport.borrow_mut();
         let written = ready!(Pin::new(&mut *transport).poll_write_vectored(context, pieces))?;
-        let mut left = written;
-        for piece in pieces {
-            let now = piece.len().min(left);
-            self.wrote(piece.get(..now).unwrap_or_default());
-            left -= now;
-        }
+        self.shared.meter.borrow_mut().wrote_pieces(pieces, written);
         Poll::Ready(Ok(written))
     }
 

@@ -132,7 +132,7 @@ async fn serve_streams<N: Net>(
         gate: Arc::clone(gate),
         server_name: client.server_name().map(str::to_owned),
         local: worker.net.local_address(client.socket()),
-        meter: RefCell::new(Meter::new(now)),
+        meter: RefCell::new(Meter::of_client(now)),
         reads: Rc::default(),
         turns: Rc::default(),
         running: RefCell::default(),
@@ -335,9 +335,8 @@ impl<'a, N: Net> Http2Connection<'a, N> {
         let streams = OpenStreams { reads, count, now };
         let Self { http2, pings, windows, .. } = self;
         let is_answered = pings.is_answered(context);
-        if windows.follow(http2, pings, is_answered, streams) {
-            self.shared.meter.borrow_mut().expect_pong();
-        }
+        let sent = windows.follow(http2, pings, is_answered, streams);
+        self.shared.meter.borrow_mut().expect_answers(sent);
     }
 
     /// Returns true if the client was told to open no more streams so long ago that it must know.

@@ -188,6 +188,7 @@ impl Compiler<'_> {
             reused: count(|known| &known.reused),
             taken_over: count(|known| &known.taken_over),
             idle_elsewhere: count(|known| &known.idle_elsewhere),
+            streams: known.map(|known| Arc::clone(&known.streams)).unwrap_or_default(),
             retired: AtomicBool::new(false),
             trouble: ConnectTrouble::default(),
         }))

@@ -11,28 +11,33 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::Reason;
 use h2::client::SendRequest;
 use http::uri::Scheme;
 use weir_config::model::Keepalive;
+use weir_stats::metrics::Http2Excess;
 
 use crate::limiting::http2_windows::{OpenStreams, Pings, ReadCount, ReadCounts, Windows};
 use crate::limiting::server_connections::{CountedConnection, HolderCount};
 use crate::limiting::window_growth::WindowGrowth;
 use crate::limits::{
-    HTTP2_ENDPOINT_STREAMS, HTTP2_LAST_WORDS, HTTP2_PING_AFTER, HTTP2_PING_AGAIN,
+    HTTP2_ENDPOINT_STREAMS, HTTP2_LAST_WORDS, HTTP2_OWN_RESETS, HTTP2_PING_AFTER, HTTP2_PING_AGAIN,
     HTTP2_PING_PATIENCE, HTTP2_UPSTREAM_WINDOW,
 };
 use crate::net::Net;
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::upstream::UpstreamEndpoint;
+use crate::upstream::http2::Say;
 use crate::upstream::http2::stream::StreamPurpose;
 use crate::upstream::http2::watched_io::{IoWatch, WatchedIo};
 use crate::upstream::idle_count::OfWorker;
+use crate::upstream::stream_counts::StreamTally;
 
 /// The state that a connection and its streams share.
 pub(crate) struct SharedConnection {
@@ -42,8 +47,11 @@ pub(crate) struct SharedConnection {
     limit: Cell<usize>,
     /// The streams of which an exchange has a place.
     streams: Cell<usize>,
-    /// The number of streams so far.
-    begun: Cell<u64>,
+    /// The number of streams so far, and what of it was added to the endpoint's.
+    tally: Cell<StreamTally>,
+    added: Cell<StreamTally>,
+    /// The number of streams that were reset from here.
+    own_resets: Cell<u64>,
     /// The number of the name that its TLS asked for; 0 for the endpoint's own.
     pub(super) name: u64,
     scheme: Scheme,
@@ -101,7 +109,9 @@ impl SharedConnection {
             sender: RefCell::new(Some(sender)),
             limit: Cell::new(permitted.min(HTTP2_ENDPOINT_STREAMS)),
             streams: Cell::new(0),
-            begun: Cell::new(0),
+            tally: Cell::default(),
+            added: Cell::default(),
+            own_resets: Cell::new(0),
             name,
             scheme,
             opened: now,
@@ -128,8 +138,7 @@ impl SharedConnection {
         if !self.is_open() || streams >= self.limit.get() {
             return None;
         }
-        let is_over =
-            self.begun.get() >= limits.max_requests || now >= self.opened + limits.max_age;
+        let is_over = self.begun() >= limits.max_requests || now >= self.opened + limits.max_age;
         if is_over || !self.takes_streams() {
             self.leave();
             return None;
@@ -139,8 +148,28 @@ impl SharedConnection {
             self.uncount_idle();
         }
         self.streams.set(streams + 1);
-        self.begun.set(self.begun.get() + 1);
+        self.count(|tally| tally.opened += 1);
         Some(SharedPlace(Rc::clone(self)))
+    }
+
+    /// The number of streams so far.
+    fn begun(&self) -> u64 {
+        self.tally.get().opened
+    }
+
+    fn count(&self, what: impl FnOnce(&mut StreamTally)) {
+        let mut tally = self.tally.get();
+        what(&mut tally);
+        self.tally.set(tally);
+    }
+
+    /// Adds what is new to the endpoint's counts.
+    fn add_counts(&self) {
+        let now = self.tally.get();
+        let before = self.added.replace(now);
+        if now != before {
+            self.endpoint.streams.add(now, before);
+        }
     }
 
     /// Returns true if streams may begin.
@@ -211,7 +240,15 @@ impl SharedConnection {
 impl Drop for SharedConnection {
     fn drop(&mut self) {
         self.uncount_idle();
+        self.add_counts();
     }
+}
+
+/// The side that reset a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResetBy {
+    Here,
+    Endpoint,
 }
 
 /// The place of a stream on its connection, from before it begins to its end.
@@ -232,9 +269,21 @@ impl SharedPlace {
         &self.0.scheme
     }
 
+    /// Notes that the stream was reset: from here, or by the endpoint or the end of its connection.
+    /// Of the former, requests leave a connection after [`HTTP2_OWN_RESETS`].
+    pub(super) fn note_reset(&self, by: ResetBy) {
+        self.0.count(|tally| tally.reset += 1);
+        if by == ResetBy::Here {
+            self.0.own_resets.set(self.0.own_resets.get() + 1);
+            if self.0.own_resets.get() >= HTTP2_OWN_RESETS {
+                self.0.leave();
+            }
+        }
+    }
+
     /// Returns true if its connection had streams before.
     pub(super) fn is_reused(&self) -> bool {
-        self.0.begun.get() > 1
+        self.0.begun() > 1
     }
 }
 
@@ -242,7 +291,9 @@ impl Drop for SharedPlace {
     fn drop(&mut self) {
         let left = self.0.streams.get().saturating_sub(1);
         self.0.streams.set(left);
+        self.0.count(|tally| tally.ended += 1);
         if left == 0 {
+            self.0.add_counts();
             self.0.changed.set(Instant::now());
             self.0.count_idle();
             if self.0.has_grown.get() {
@@ -263,7 +314,16 @@ pub(super) struct Driver<N: Net> {
     timer: DeadlineTimer,
     /// Since when it has had no streams and lets none begin.
     left_since: Option<Instant>,
-    _counted: CountedConnection,
+    reports: ConnectionReports,
+}
+
+/// The part of a connection that others see of it.
+pub(super) struct ConnectionReports {
+    /// Says a sentence to the operator.
+    pub(super) say: Say,
+    /// The name of the pool that has opened it.
+    pub(super) pool: Arc<str>,
+    pub(super) _counted: CountedConnection,
 }
 
 /// The search for a dead connection. PINGs of one silence are rare, because servers of gRPC end
@@ -293,7 +353,7 @@ impl<N: Net> Driver<N> {
         shared: Rc<SharedConnection>,
         watch: Rc<IoWatch>,
         growth: Arc<WindowGrowth>,
-        counted: CountedConnection,
+        reports: ConnectionReports,
     ) -> Self {
         let (first, streams) = (HTTP2_UPSTREAM_WINDOW as usize, HTTP2_ENDPOINT_STREAMS as u32);
         Self {
@@ -305,19 +365,21 @@ impl<N: Net> Driver<N> {
             probe: PingProbe::Quiet,
             timer: DeadlineTimer::default(),
             left_since: None,
-            _counted: counted,
+            reports,
         }
     }
 
     /// Ready once the connection has ended.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.note_waker(context);
-        self.watch.begin_turn(Instant::now());
+        self.watch.begin_turn(Instant::now(), self.shared.begun());
+        self.shared.add_counts();
         loop {
-            let ended = Pin::new(&mut self.http2).poll(context).is_ready();
+            let polled = Pin::new(&mut self.http2).poll(context);
             let limit = self.http2.max_concurrent_send_streams();
             self.shared.limit.set(limit.min(HTTP2_ENDPOINT_STREAMS));
-            if ended {
+            if let Poll::Ready(ended) = polled {
+                self.note_end(ended);
                 self.shared.leave();
                 return Poll::Ready(());
             }
@@ -355,7 +417,8 @@ impl<N: Net> Driver<N> {
         let Self { http2, shared, windows, pings, .. } = self;
         let is_answered = pings.is_answered(context);
         let streams = OpenStreams { reads: &shared.reads, count: shared.streams.get(), now };
-        let is_sent = windows.follow(http2, pings, is_answered, streams);
+        let sent = windows.follow(http2, pings, is_answered, streams);
+        self.watch.expect_answers(sent);
         shared.has_grown.set(windows.have_grown());
         if matches!(self.probe, PingProbe::Sent(_)) && !self.pings.is_sent() {
             self.probe = if is_answered {
@@ -364,16 +427,56 @@ impl<N: Net> Driver<N> {
                 PingProbe::Quiet
             };
         }
-        is_sent
+        sent.ping
     }
 
     fn decide(&mut self, now: Instant) -> DriverStep {
+        if let Some(excess) = self.watch.excess(now) {
+            self.say_excess(excess, now);
+            return DriverStep::End;
+        }
+        if self.watch.is_worn() {
+            self.shared.leave();
+        }
+        let step = self.next_step(now);
+        match (step, self.watch.head_deadline()) {
+            (DriverStep::WaitUntil(until), Some(head)) => DriverStep::WaitUntil(until.min(head)),
+            (step, _) => step,
+        }
+    }
+
+    /// Reports the end of a connection, if `h2` has ended it because of what the endpoint sends.
+    fn note_end(&self, ended: Result<(), h2::Error>) {
+        let is_excess = |error: &h2::Error| {
+            error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
+        };
+        if ended.is_err_and(|error| is_excess(&error)) {
+            self.say_excess(self.watch.excess_of_library(), Instant::now());
+        }
+    }
+
+    /// Counts and reports a connection that ends because of what the endpoint sends.
+    #[cold]
+    fn say_excess(&self, excess: Http2Excess, now: Instant) {
+        let endpoint = &self.shared.endpoint;
+        endpoint.streams.connections_ended.fetch_add(1, Ordering::Relaxed);
+        let sentence = format!(
+            "pool {}: ended the HTTP/2 connection to server {} after {} streams: {}",
+            self.reports.pool,
+            endpoint.name,
+            self.shared.begun(),
+            excess.word()
+        );
+        (self.reports.say)(now, &sentence);
+    }
+
+    fn next_step(&mut self, now: Instant) -> DriverStep {
         let shared = Rc::clone(&self.shared);
         let limits = shared.limits.get();
         if shared.is_open() {
             let until = shared.changed.get() + limits.timeout;
             let is_idle = shared.streams.get() == 0;
-            let is_retired = shared.endpoint.is_retired() && shared.begun.get() > 0;
+            let is_retired = shared.endpoint.is_retired() && shared.begun() > 0;
             let is_over = is_idle && (now >= until || is_retired);
             if is_over || !shared.takes_streams() {
                 shared.leave();

@@ -24,6 +24,9 @@ use crate::upstream::http2::stream::{EndpointStream, StreamPurpose};
 use crate::upstream::idle_count::OfWorker;
 use crate::upstream::{EndpointRef, UpstreamEndpoint};
 
+/// Says a sentence to the operator; many at once are summed up.
+pub(crate) type Say = Rc<dyn Fn(Instant, &str)>;
+
 /// A worker's HTTP/2 connections, by the endpoint's number.
 pub(crate) struct Http2Connections<N: Net> {
     endpoints: RefCell<Vec<EndpointConnections<N>>>,
@@ -31,6 +34,7 @@ pub(crate) struct Http2Connections<N: Net> {
     holder: Arc<HolderCount>,
     /// The growth of windows over all workers.
     growth: Arc<WindowGrowth>,
+    say: Say,
 }
 
 /// The connections to one endpoint.
@@ -83,8 +87,9 @@ impl<N: Net> Http2Connections<N> {
         worker: OfWorker,
         holder: Arc<HolderCount>,
         growth: Arc<WindowGrowth>,
+        say: Say,
     ) -> Self {
-        Self { endpoints: RefCell::default(), worker, holder, growth }
+        Self { endpoints: RefCell::default(), worker, holder, growth, say }
     }
 
     /// Tells whether requests to an endpoint share connections, as far as is known.

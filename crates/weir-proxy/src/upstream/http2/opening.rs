@@ -29,7 +29,7 @@ use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::http2::Http2Connections;
 use crate::upstream::http2::connection::{
-    ConnectionLimits, ConnectionParts, Driver, SharedConnection,
+    ConnectionLimits, ConnectionParts, ConnectionReports, Driver, SharedConnection,
 };
 use crate::upstream::http2::watched_io::{IoWatch, WatchedIo};
 use crate::upstream::{ConnectionOpening, UpstreamEndpoint, UpstreamPool};
@@ -204,7 +204,7 @@ impl<N: Net> Http2Connections<N> {
         };
         let (sender, mut http2) = settings().handshake::<_, Bytes>(io).await.map_err(failed)?;
         std::future::poll_fn(|context| {
-            watch.begin_turn(Instant::now());
+            watch.begin_turn(Instant::now(), 0);
             match Pin::new(&mut http2).poll(context) {
                 // The SETTINGS have come.
                 _ if http2.max_concurrent_send_streams() > 0 => Poll::Ready(Ok(())),
@@ -228,7 +228,9 @@ impl<N: Net> Http2Connections<N> {
         };
         let connection = SharedConnection::new(parts, Instant::now());
         let growth = Arc::clone(&self.growth);
-        let driver = Driver::new(http2, Rc::clone(&connection), watch, growth, counted);
+        let (say, pool) = (Rc::clone(&self.say), Arc::clone(&pool.name));
+        let reports = ConnectionReports { say, pool, _counted: counted };
+        let driver = Driver::new(http2, Rc::clone(&connection), watch, growth, reports);
         let driver = Box::new(driver);
         Ok(Connected::Http2 { connection, tls: handshake, driver })
     }

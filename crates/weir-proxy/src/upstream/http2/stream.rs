@@ -22,7 +22,7 @@ use crate::http::websocket::{self, WebSocketAccept};
 use crate::limiting::http2_windows::ReadCount;
 use crate::limits::{HTTP2_DATA_BYTES, HTTP2_REQUEST_HEAD_BYTES};
 use crate::net::http2_body::{self, ReceivedData, broken_pipe};
-use crate::upstream::http2::connection::SharedPlace;
+use crate::upstream::http2::connection::{ResetBy, SharedPlace};
 
 /// A stream during its exchange.
 pub(crate) struct EndpointStream {
@@ -435,5 +435,19 @@ impl AsyncWrite for EndpointStream {
     /// Ends the request, or this side of a WebSocket.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.get_mut().poll_finish(context, &[])
+    }
+}
+
+impl Drop for EndpointStream {
+    /// Counts a stream that `h2` resets now, or that was reset.
+    fn drop(&mut self) {
+        let is_sent = matches!(self.sender, RequestSender::Body(_) | RequestSender::Ended);
+        let is_over = matches!(self.sender, RequestSender::Ended)
+            && matches!(self.receiver, ResponseReceiver::Ended);
+        if self.loss.is_some() {
+            self.place.note_reset(ResetBy::Endpoint);
+        } else if is_sent && !is_over {
+            self.place.note_reset(ResetBy::Here);
+        }
     }
 }

@@ -1,15 +1,19 @@
 //! The bytes of an HTTP/2 connection to an endpoint on their way to `h2`: notes when something was
-//! received, and ends a turn after so many bytes.
+//! received, counts frames, ends a turn after so many bytes, and passes on no more once the endpoint
+//! has exceeded a budget.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weir_stats::metrics::Http2Excess;
 
-use crate::limits::HTTP2_TURN_BYTES;
+use crate::limiting::http2_meter::Meter;
+use crate::limiting::http2_windows::SentFrames;
+use crate::limits::{HTTP2_EMPTY_DATA, HTTP2_ENDPOINT_HEAD, HTTP2_TURN_BYTES};
 use crate::net::Socket;
 use crate::net::transport::Transport;
 use crate::time::instant::Instant;
@@ -17,6 +21,7 @@ use crate::time::turns::end_turn;
 
 /// The bytes received on a connection.
 pub(super) struct IoWatch {
+    meter: RefCell<Meter>,
     received: Cell<u64>,
     received_at: Cell<Instant>,
     /// The beginning of the turn, and the bytes that it may still read.
@@ -27,6 +32,7 @@ pub(super) struct IoWatch {
 impl IoWatch {
     pub(super) fn new(now: Instant) -> Rc<Self> {
         Rc::new(Self {
+            meter: RefCell::new(Meter::of_endpoint(now)),
             received: Cell::new(0),
             received_at: Cell::new(now),
             now: Cell::new(now),
@@ -34,10 +40,38 @@ impl IoWatch {
         })
     }
 
-    /// Begins a turn of the connection's task.
-    pub(super) fn begin_turn(&self, now: Instant) {
+    /// Begins a turn of the connection's task, with this number of streams begun so far.
+    pub(super) fn begin_turn(&self, now: Instant, streams: u64) {
+        self.meter.borrow_mut().set_requests(streams);
         self.now.set(now);
         self.left.set(HTTP2_TURN_BYTES);
+    }
+
+    /// The budget that the endpoint has exceeded.
+    pub(super) fn excess(&self, now: Instant) -> Option<Http2Excess> {
+        let is_late = self.head_deadline().is_some_and(|deadline| now >= deadline);
+        self.meter.borrow().excess().or(is_late.then_some(Http2Excess::SlowHead))
+    }
+
+    /// The time at which a head that has begun has to be complete: nothing else comes before its end.
+    pub(super) fn head_deadline(&self) -> Option<Instant> {
+        Some(self.meter.borrow().open_head()? + HTTP2_ENDPOINT_HEAD)
+    }
+
+    /// Returns true if the connection has had so many frames of a kind for whose number in all `h2`
+    /// ends connections that it should be left for another one.
+    pub(super) fn is_worn(&self) -> bool {
+        self.meter.borrow().empty_data() >= HTTP2_EMPTY_DATA
+    }
+
+    /// The reason for which `h2` ended the connection with `ENHANCE_YOUR_CALM`.
+    pub(super) fn excess_of_library(&self) -> Http2Excess {
+        self.meter.borrow().excess_of_library()
+    }
+
+    /// Notes that the endpoint has to answer these frames.
+    pub(super) fn expect_answers(&self, sent: SentFrames) {
+        self.meter.borrow_mut().expect_answers(sent);
     }
 
     /// The number of bytes so far.
@@ -75,9 +109,15 @@ impl<S: Socket> AsyncRead for WatchedIo<S> {
             end_turn(context);
             return Poll::Pending;
         }
+        if own.watch.meter.borrow().excess().is_some() {
+            // The connection's task ends it.
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut own.transport).poll_read(context, buffer))?;
-        let read = buffer.filled().len() - before;
+        let bytes = buffer.filled().get(before..).unwrap_or_default();
+        let read = bytes.len();
+        own.watch.meter.borrow_mut().received(bytes, own.watch.now.get());
         own.watch.left.set(left.saturating_sub(read));
         own.watch.received.set(own.watch.received.get() + read as u64);
         own.watch.received_at.set(own.watch.now.get());
@@ -91,7 +131,10 @@ impl<S: Socket> AsyncWrite for WatchedIo<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().transport).poll_write(context, bytes)
+        let own = self.get_mut();
+        let written = ready!(Pin::new(&mut own.transport).poll_write(context, bytes))?;
+        own.watch.meter.borrow_mut().wrote(bytes.get(..written).unwrap_or_default());
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -99,7 +142,10 @@ impl<S: Socket> AsyncWrite for WatchedIo<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().transport).poll_write_vectored(context, pieces)
+        let own = self.get_mut();
+        let written = ready!(Pin::new(&mut own.transport).poll_write_vectored(context, pieces))?;
+        own.watch.meter.borrow_mut().wrote_pieces(pieces, written);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
