@@ -14,12 +14,12 @@ use weir_config::model::{
     self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Probe, Protocol,
 };
 use weir_control::admin_port::{milliseconds, open_files_limit, restart_us, restarts};
-use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState};
+use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState, Outages};
 use weir_proxy::incidents::Incidents;
 use weir_proxy::net::PeerAddress;
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::{CompiledAccessLog, CompiledListener};
-use weir_proxy::upstream::stream_counts::StreamCounts;
+use weir_proxy::upstream::stream_counts::StreamCounters;
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::ExchangeRecord;
@@ -302,8 +302,7 @@ impl ReadModel<'_> {
         let (since, event) = self.standing(pool, live, &names_of(written, own), state);
         let checked = config.check.is_some() && own.check != EndpointCheck::Off;
         let given_up = counted.given_up(&pool.name, Some(&live.name));
-        let outages = EndpointName { pool: pool.name.clone(), endpoint: live.name.clone() };
-        let outages = self.sources.operations.health().outages(&outages);
+        let outages = self.outages(pool, live);
         let (reason, excerpt) =
             event.map(|event| (event.reason, event.excerpt)).unwrap_or_default();
         Some(EndpointStatus {
@@ -356,6 +355,12 @@ impl ReadModel<'_> {
             redispatched: given_up.redispatched,
             overridden: self.overridden(&config.name, written, own),
         })
+    }
+
+    /// The outages of an endpoint so far.
+    fn outages(&self, pool: &UpstreamPool, live: &UpstreamEndpoint) -> Outages {
+        let of = EndpointName { pool: pool.name.clone(), endpoint: live.name.clone() };
+        self.sources.operations.health().outages(&of)
     }
 
     /// The end of an endpoint's ejection, milliseconds since 1970; `None` if it is not ejected.
@@ -578,7 +583,7 @@ fn memory(process: &Process) -> MemoryStatus {
 }
 
 /// The figures of [`EndpointStatus::streams`].
-fn streams(counts: &StreamCounts) -> StreamFigures {
+fn streams(counts: &StreamCounters) -> StreamFigures {
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     StreamFigures {
         open: counts.open(),

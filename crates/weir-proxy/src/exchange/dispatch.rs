@@ -16,7 +16,7 @@ use weir_wire::Framing;
 
 use crate::exchange::client_side::{ClientSide, ReadBody, poll_sender_gone, wait_with};
 use crate::exchange::dispatch::connecting::Unopened;
-use crate::exchange::facts::{UpstreamProtocol, Wait};
+use crate::exchange::facts::{SpokenProtocol, Wait};
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::reasons::{about, octets};
@@ -588,9 +588,9 @@ fn note_connection<C: ClientSide>(
     exchange.placement.reused = connection.reused;
     exchange.placement.spoken =
         C::SHARES_CONNECTIONS.then_some(if connection.transport.is_shared() {
-            UpstreamProtocol::Http2
+            SpokenProtocol::Http2
         } else {
-            UpstreamProtocol::Http1
+            SpokenProtocol::Http1
         });
 }
 

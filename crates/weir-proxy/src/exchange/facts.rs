@@ -124,17 +124,17 @@ pub(crate) struct Placement<'a> {
     pub(crate) failed: SmallVec<[(usize, Setback); 2]>,
     pub(crate) reused: bool,
     /// The protocol of the latest connection.
-    pub(crate) spoken: Option<UpstreamProtocol>,
+    pub(crate) spoken: Option<SpokenProtocol>,
 }
 
 /// A protocol that is spoken with an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UpstreamProtocol {
+pub(crate) enum SpokenProtocol {
     Http1,
     Http2,
 }
 
-impl UpstreamProtocol {
+impl SpokenProtocol {
     /// The name of the protocol in logs, as that of a client's.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -12,7 +12,7 @@ use weir_stats::{
 use weir_wire::{ResponseHead, Span};
 
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::facts::{Placement, UpstreamProtocol};
+use crate::exchange::facts::{Placement, SpokenProtocol};
 use crate::exchange::grpc;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::scope::Scope;
@@ -130,10 +130,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
             None => part(heads.request.path),
         },
         slashes: slashes_of(&scope.listener.path),
-        upstream_target: match endpoint {
-            Some(_) => heads.upstream_target(bytes),
-            None => &[],
-        },
+        upstream_target: endpoint.map_or(&[], |_| heads.upstream_target(bytes)),
         protocol: client.protocol(heads.request.version),
         host: bare_host(part(heads.request.host)),
         request_headers: if arrival.has_head { &request } else { &() },
@@ -146,7 +143,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         pool: pool.map_or("", |pool| &pool.name),
         endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
         endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
-        upstream_protocol: placement.spoken.map_or("", UpstreamProtocol::name),
+        upstream_protocol: placement.spoken.map_or("", SpokenProtocol::name),
         attempts: placement.attempts,
         failed_attempts: &failed,
         reused: placement.reused,

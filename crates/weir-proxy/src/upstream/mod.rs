@@ -45,7 +45,7 @@ use crate::upstream::idle_count::IdleCount;
 use crate::upstream::retry::PoolRetryBudget;
 use crate::upstream::rules::UpstreamRules;
 use crate::upstream::source::FilesSource;
-use crate::upstream::stream_counts::StreamCounts;
+use crate::upstream::stream_counts::StreamCounters;
 
 /// A pool with its live state.
 pub struct UpstreamPool {
@@ -151,7 +151,7 @@ pub struct UpstreamEndpoint {
     /// while another worker had one.
     pub idle_elsewhere: AtomicU64,
     /// Its HTTP/2 streams.
-    pub streams: Arc<StreamCounts>,
+    pub streams: Arc<StreamCounters>,
     /// The failed connects that were not reported to the operator yet.
     pub trouble: ConnectTrouble,
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The streams to an endpoint.
 #[derive(Debug, Default)]
-pub struct StreamCounts {
+pub struct StreamCounters {
     /// The streams that were begun.
     pub opened: AtomicU64,
     /// Those of them that have ended.
@@ -24,7 +24,7 @@ pub(crate) struct StreamTally {
     pub(crate) reset: u64,
 }
 
-impl StreamCounts {
+impl StreamCounters {
     /// Adds what has happened on a connection since it was counted last.
     pub(crate) fn add(&self, now: StreamTally, before: StreamTally) {
         for (count, more) in [

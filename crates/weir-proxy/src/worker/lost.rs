@@ -132,10 +132,8 @@ impl<'a> LostRecorder<'a> {
             captures: &[],
         };
         for &number in listener.logs_of(route) {
-            let Some(log) = snapshot.logs.get(number) else { continue };
-            if !log.takes(&entry, &mut self.clock) {
-                continue;
-            }
+            let log = snapshot.logs.get(number);
+            let Some(log) = log.filter(|log| log.takes(&entry, &mut self.clock)) else { continue };
             let at = batch_of(&mut self.batches, snapshot, number, log);
             if let Some((_, _, batch)) = self.batches.get_mut(at) {
                 batch.push(|out| log.line.write_line(&entry, &mut self.clock, out));

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::Request;
-use weir_config::model::{Http2, Http2Mode};
+use weir_config::model::Http2Mode;
 use weir_stats::metrics::Http2Excess;
 
 use crate::connection::client_connection::Connection;
@@ -148,9 +148,8 @@ async fn serve_streams<N: Net>(
     let deadline = now + seat.listener.timeouts.head;
     let begun = before(&mut timer, deadline, handshake).await;
     worker.residents.set_between(shared.connection.resident, None);
-    let growth = Arc::clone(&worker.process.window_growth);
-    let Http2 { window, streams, .. } = seat.listener.http2;
-    let windows = Windows::new(growth, window, streams);
+    let (growth, own) = (Arc::clone(&worker.process.window_growth), seat.listener.http2);
+    let windows = Windows::new(growth, own.window, own.streams);
     drop((timer, seat));
     let end = match begun {
         Ok(Ok(http2)) => {
