@@ -1,6 +1,7 @@
 //! Servers of HTTP/2 that cost much with few bytes: their connection ends, is counted, and others go
 //! on; an honest server is left alone, and connections are left before the library would end them.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use crate::world::{World, app, play};
 use crate::{GET, OK};
 
 const SERVER: &str = "server 10.0.1.1:80 http=2; retry off; timeout response=1h read=1h;";
+
+/// The sentences to the operator in the scenario that listens to them.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The number of connections that were ended because of what the server sent.
 fn ended(world: &World) -> u64 {
@@ -93,6 +97,8 @@ fn empty_data_frames_end_the_connection_to_a_server() {
 fn a_head_that_never_ends_ends_the_connection_to_a_server() {
     play(&app(SERVER, ""), async |world| {
         let origin = world.origin(1);
+        let say = |line: &str| SAID.lock().unwrap().push(line.to_owned());
+        world.process.incidents.set_speaker(say);
         let mut client = world.client().await;
         client.send(GET).await;
         let mut upstream = origin.accept_frames(&[]).await;
@@ -109,6 +115,8 @@ fn a_head_that_never_ends_ends_the_connection_to_a_server() {
         }
         assert!((10..=14).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
         assert_eq!(ended(world), 1);
+        let line = "pool app: ended the HTTP/2 connection to server 10.0.1.1:80 after 1 streams: slow_head";
+        assert_eq!(*SAID.lock().unwrap(), [line]);
         assert_eq!(client.message().await.status(), 502);
         world.expect_logged("upstream_reset", Some(502)).await;
     });
