@@ -50,7 +50,24 @@ pub(crate) struct Request {
     /// The placeholder of the listener, if it is not the first.
     pub(crate) to: Option<String>,
     pub(crate) times: Option<Times>,
+    pub(crate) sending: Sending,
     pub(crate) steps: Vec<Step>,
+}
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// Its response is read.
+    #[default]
+    Answered,
+    /// It is at an origin that does not answer, until `release`.
+    Held,
+    /// It waits in the program for such a one, until `release`.
+    Queued,
+    /// It is sent again until its response has this status.
+    Until(u16),
+    /// None is sent: the clients of those that are held go.
+    Release,
 }
 
 /// The handshake of a client.
@@ -175,6 +192,9 @@ fn read_requests(lines: &[&str], place: &str) -> Vec<Request> {
             differs = Some(reason.to_owned());
         } else if line.starts_with(['>', '<', '!']) {
             raw_line(last.unwrap_or_else(|| panic!("{place}: `raw` is missing")), line);
+        } else if *line == "release" {
+            let label = (*line).to_owned();
+            requests.push(Request { label, sending: Sending::Release, ..Request::default() });
         } else {
             let mut request = read_request(line).unwrap_or_else(|| panic!("{place}: {line}"));
             request.differs = differs.take();
@@ -183,6 +203,13 @@ fn read_requests(lines: &[&str], place: &str) -> Vec<Request> {
     }
     for request in &mut requests {
         let reads = |step: &Step| !matches!(step, Step::Send(_) | Step::FinishSending);
+        if matches!(request.sending, Sending::Held | Sending::Queued) {
+            request.steps.retain(|step| !reads(step));
+            continue;
+        }
+        if request.sending == Sending::Release {
+            continue;
+        }
         if !request.steps.iter().any(reads) {
             request.steps.push(Step::ReadOne { head: false });
         }
@@ -225,8 +252,14 @@ fn read_request(line: &str) -> Option<Request> {
         if word == "raw" {
             return Some(request);
         }
+        if matches!(word, "held" | "queued") {
+            request.sending = if word == "held" { Sending::Held } else { Sending::Queued };
+            rest = after;
+            continue;
+        }
         let (value, after) = after.split_once(' ')?;
         match word {
+            "until" => request.sending = Sending::Until(value.parse().ok()?),
             "from" => request.from = Some(value.to_owned()),
             "to" => request.to = Some(value.to_owned()),
             "as" => request.client = Some(value.to_owned()),

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use super::case::{Case, Request, Step, unescape};
+use super::case::{Case, Request, Sending, Step, unescape};
 use super::checked::{CheckedServer, await_checks};
 use super::client::{Answer, ClientSide};
 use super::compare::{self, Observation};
 use super::programs::{Reference, RefusedDirective, check_weir, start_weir, stop};
 use super::stage::Stage;
+use super::support::eventually;
 use super::support::process::Process;
 
 /// The outcome of a case.
@@ -106,11 +107,28 @@ fn observe(stage: &mut Stage, case: &Case, mut process: Process, signal: Signal)
         origin.reset();
     }
     await_checks(&stage.checked);
+    // Requests that were held in the program before may have come to an origin at its end.
+    stage.take_seen();
     let mut observations = Vec::new();
+    let mut held = Vec::new();
     for request in &case.requests {
         assert!(process.ended().is_none(), "it has ended: {}", process.said());
-        observations.push(send(stage, request));
+        observations.push(match request.sending {
+            Sending::Release => {
+                held.clear();
+                Observation::default()
+            }
+            Sending::Until(status) => eventually(&request.label, || {
+                let seen = send(stage, request, &mut held);
+                let last = seen.answers.last();
+                let is_it = matches!(last, Some(Answer::Response(one)) if one.status == status);
+                is_it.then_some(seen)
+            }),
+            Sending::Answered | Sending::Held | Sending::Queued => send(stage, request, &mut held),
+        });
     }
+    // Those that wait go before those that hold a place.
+    while held.pop().is_some() {}
     let checks = stage.heard_checks();
     stop(process, signal);
     stage.checked.values().for_each(CheckedServer::reset);
@@ -121,7 +139,8 @@ fn observe(stage: &mut Stage, case: &Case, mut process: Process, signal: Signal)
     Observed { observations, logs, checks }
 }
 
-fn send(stage: &mut Stage, request: &Request) -> Observation {
+/// Sends a request. The connection of one that is held is kept in the list.
+fn send(stage: &mut Stage, request: &Request, held: &mut Vec<ClientSide>) -> Observation {
     let to = match &request.to {
         Some(to) => stage.listener(to),
         None => stage.listeners[0].1,
@@ -142,8 +161,17 @@ fn send(stage: &mut Stage, request: &Request) -> Observation {
                 return seen;
             }
         };
-        exchange(stage, request, client, &mut seen);
-        seen.seen = stage.take_seen();
+        let client = exchange(stage, request, client, &mut seen);
+        match request.sending {
+            Sending::Held => {
+                held.extend(client);
+                seen.seen = eventually(&request.label, || {
+                    Some(stage.take_seen()).filter(|seen| !seen.is_empty())
+                });
+            }
+            Sending::Queued => held.extend(client),
+            _ => seen.seen = stage.take_seen(),
+        }
         return seen;
     };
     let mut counts = BTreeMap::new();
