@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
 # Real programs that the tests use. The variables below make tests fail without their program; otherwise they pass without it.
 TEST_PROGRAMS := cc nginx nginx-stream haproxy curl h2load wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client grpc valgrind python3
-ALL_THERE := WEIR_CHROMIUM=required WEIR_PROMETHEUS=required WEIR_H2LOAD=required WEIR_GRPC=required WEIR_H2SPEC_PATH="$$(scripts/h2spec)"
+ALL_THERE := WEIR_CHROMIUM=required WEIR_PROMETHEUS=required WEIR_H2LOAD=required WEIR_GRPC=required WEIR_H2SPEC_PATH="$$(scripts/h2spec)" WEIR_TONIC_PATH="$$(scripts/tonic)"
 
 # A real-time scheduling policy, where the user may set it. A kernel thread that ran for 4 ms once a second (the
 # memory monitor of a virtual machine) made the longest of 1,000 waits of 60 ms up to 9 % longer.

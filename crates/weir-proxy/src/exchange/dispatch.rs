@@ -463,7 +463,11 @@ impl<'a> Dispatch<'a> {
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
-        let movable = exchange.placement.attempts == 0 && exchange.heads.internal.error().is_none();
+        let heads = &exchange.heads;
+        // Of a body that is decoded from base64, the received form is gone.
+        let movable = exchange.placement.attempts == 0
+            && heads.internal.error().is_none()
+            && !heads.is_text_call();
         let buffers = &scope.worker.buffers;
         let served = wait_with(&mut exchange.client, deadline, |client, context| {
             if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {

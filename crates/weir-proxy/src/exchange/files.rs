@@ -21,7 +21,9 @@ use crate::exchange::client_side::ClientSide;
 use crate::exchange::error_page;
 use crate::exchange::facts::ExchangeOutcome;
 use crate::exchange::internal_redirect::{follow, lead_to_path, redirect};
-use crate::exchange::local_reply::{ResponsePiece, Taking, send, send_piece, write_paced};
+use crate::exchange::local_reply::{
+    ResponsePiece, SentReply, Taking, send, send_piece, write_paced,
+};
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::record;
 use crate::exchange::rewrite::rewritten;
@@ -454,7 +456,10 @@ async fn send_file<C: ClientSide>(
     };
     let is_all = throttle.is_none() && matches!(file.body, FileBody::Whole(_));
     let piece = if is_all { ResponsePiece::Last } else { ResponsePiece::Part };
-    let next = send_piece(exchange, reply, status, piece).await?;
+    let SentReply { next, is_over } = send_piece(exchange, reply, status, piece).await?;
+    if is_over {
+        return Ok(next);
+    }
     let outcome = match (file.body, throttle) {
         (FileBody::Pieces(pieces), throttle) => send_pieces(exchange, pieces, throttle).await,
         (FileBody::Whole(body), Some(throttle)) => send_throttled(exchange, &body, throttle).await,

@@ -203,21 +203,33 @@ pub(crate) async fn send<C: ClientSide>(
     reply: Reply<'_>,
     status: u16,
 ) -> Result<Next, Ended> {
-    send_piece(exchange, reply, status, ResponsePiece::Last).await
+    let sent = send_piece(exchange, reply, status, ResponsePiece::Last).await?;
+    Ok(sent.next)
 }
 
-/// Does the same as [`send`] for a reply whose body may follow.
+/// A reply that was written.
+pub(crate) struct SentReply {
+    /// The fate of the connection.
+    pub(crate) next: Next,
+    /// Set if the reply is over with what was written, although its body was to follow.
+    pub(crate) is_over: bool,
+}
+
+/// Does the same as [`send`] for a reply whose body may follow. A failure that a call of gRPC gets
+/// has none.
 pub(crate) async fn send_piece<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     reply: Reply<'_>,
     status: u16,
     piece: ResponsePiece,
-) -> Result<Next, Ended> {
+) -> Result<SentReply, Ended> {
     let scope = exchange.scope;
     let form = response_form(exchange);
     let imposed = status_by_rule(exchange, status);
     let failure = grpc::failure(exchange, imposed.unwrap_or(status));
-    let imposed = if failure.is_some() { Some(200) } else { imposed };
+    let is_over = failure.is_some();
+    let imposed = if is_over { Some(200) } else { imposed };
+    let piece = if is_over { ResponsePiece::Last } else { piece };
     exchange.set_status(imposed.unwrap_or(status));
     let reply = reply.with_imposed_status(imposed);
     let reply = failure
@@ -238,7 +250,7 @@ pub(crate) async fn send_piece<C: ClientSide>(
     exchange.heads.response_out = out;
     exchange.heads.response_out.clear();
     sent.map_err(Ended::Broken)?;
-    Ok(form.next)
+    Ok(SentReply { next: form.next, is_over })
 }
 
 /// The status by the rules of the route for Weir's own responses, which see the usual one.

@@ -19,7 +19,7 @@ use crate::exchange::pump::conversion::WebConversion;
 use crate::exchange::pump::replay::Replay;
 use crate::http::trailers::TrailerRules;
 use crate::limiting::bandwidth::Throttle;
-use crate::limits::{DECODE_FRAMING, SMALL_BUFFER, TURN_FRAMING_COST};
+use crate::limits::{DECODE_FRAMING, LARGE_BUFFER, SMALL_BUFFER, TURN_FRAMING_COST};
 use crate::net::buffers::{Buffers, poll_read_into};
 use crate::time::turns::{ByteTurn, end_turn};
 
@@ -330,7 +330,8 @@ impl Pump {
         buffers + self.kept_bytes() + converted
     }
 
-    /// The maximum that a read may take now: the known rest of the body, and the permitted surplus.
+    /// The maximum that a read may take now: the known rest of the body, and the permitted surplus, as
+    /// far as the buffer of a body that is converted has not grown.
     fn readable(&self) -> usize {
         let undecoded = self.raw.len().saturating_sub(self.at);
         let left = match self.decoder {
@@ -341,7 +342,11 @@ impl Pump {
             Surplus::Any => usize::MAX,
             Surplus::PutBack => SMALL_BUFFER,
         };
-        left.saturating_add(beyond).saturating_sub(undecoded)
+        let most = match &self.conversion {
+            Some(_) => LARGE_BUFFER.saturating_sub(self.raw.len()),
+            None => usize::MAX,
+        };
+        left.saturating_add(beyond).saturating_sub(undecoded).min(most)
     }
 
     /// Returns true if everything was read, sent and flushed.
@@ -386,7 +391,12 @@ impl Pump {
     /// regular read.
     pub(crate) fn read_ahead<R: BodySource>(&mut self, context: &mut Context<'_>, source: &mut R) {
         while self.raw.len() < self.raw.capacity() && !self.is_read() {
-            match poll_read_into(source, context, &mut self.raw, usize::MAX) {
+            // The buffer of a body that is converted grows, but is not read into any further then.
+            let most = if self.conversion.is_some() { self.readable() } else { usize::MAX };
+            if most == 0 {
+                return;
+            }
+            match poll_read_into(source, context, &mut self.raw, most) {
                 Poll::Ready(Ok(read)) if read > 0 => self.has_read = true,
                 Poll::Ready(Ok(_)) if matches!(self.decoder, Decoder::UntilClose) => {
                     let trailers = source.take_trailers();

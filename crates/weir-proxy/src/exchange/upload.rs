@@ -132,7 +132,13 @@ async fn begin_body<C: ClientSide>(
     }
     let mut pace = Pace::default();
     while !upload.has_begun() {
-        read_body(scope, &mut exchange.client, upload, 0, &mut pace).await?;
+        if upload.has_undecoded() {
+            // A part of a group in base64, behind which much framing follows.
+            yield_now().await;
+            upload.decode_ahead().map_err(body_failure)?;
+        } else {
+            read_body(scope, &mut exchange.client, upload, 0, &mut pace).await?;
+        }
     }
     Ok(())
 }

@@ -136,7 +136,7 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     }
     lines.flush(out);
     client_headers::write(input, out);
-    write_content_type(input.content_type, input.edits, out);
+    write_content_type(input.content_type, input.edits, input.entry, out);
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
         write_sound(id_header.as_bytes(), input.request_id_value, out);
     }
@@ -219,7 +219,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
     let (id_header, id) = input.request_id.unwrap_or_default();
     let ReceivedLines { dated, sets_cookie } = write_received(input, out);
-    write_content_type(input.content_type, input.edits, out);
+    write_content_type(input.content_type, input.edits, input.entry, out);
     if !dated && !input.edits.drops(b"date") && head.status >= 200 {
         write_sound(b"Date", &(input.date)(), out);
     }
@@ -254,8 +254,14 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
 }
 
 /// Writes the content type that replaces the received one.
-fn write_content_type(value: Option<&[u8]>, edits: &Edits, out: &mut Vec<u8>) {
-    if let Some(value) = value.filter(|_| !edits.drops(CONTENT_TYPE)) {
+fn write_content_type(
+    value: Option<&[u8]>,
+    edits: &Edits,
+    entry: Option<&Entry<'_>>,
+    out: &mut Vec<u8>,
+) {
+    let Some(value) = value.filter(|_| !edits.drops(CONTENT_TYPE)) else { return };
+    if !edits.replaces_any() || !edits.replace(CONTENT_TYPE, value, entry, out) {
         write_sound(b"Content-Type", value, out);
     }
 }

@@ -245,3 +245,49 @@ fn calls_pass_as_they_are_where_they_are_not_converted() {
         assert_eq!(request.text(), "AAAA");
     });
 }
+
+/// The bytes of a page behind a head that ends the response would be read as the next one.
+#[test]
+fn a_failure_has_no_page_however_the_page_is_sent() {
+    for limit in ["", "limit bandwidth down=100k;"] {
+        let listener = format!(
+            "http2 on; grpc web; error_page 502 -> internal /page;
+             route path /page -> files / {{ rewrite path /etc/passwd; {limit} }}"
+        );
+        play(&app("server 10.0.1.1:80; retry off;", &listener), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            for _ in 0..2 {
+                post(&mut client, "application/grpc-web", &[ASKED]).await;
+                let mut upstream = origin.accept().await;
+                upstream.message().await;
+                upstream.reset();
+                let response = client.message().await;
+                assert_eq!((response.status(), response.text()), (200, ""), "{limit}");
+                assert_eq!(response.header("grpc-status"), Some("14"));
+            }
+            client.expect_silence(std::time::Duration::from_secs(1)).await;
+        });
+    }
+}
+
+#[test]
+fn much_framing_around_a_part_of_a_group_is_no_fault() {
+    play(&web(ONE), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        let extension = "e".repeat(900);
+        let text = STANDARD.encode(ASKED);
+        let chunks = text.chars().map(|letter| format!("1;{extension}\r\n{letter}\r\n"));
+        let body = chunks.collect::<Vec<_>>().concat();
+        client
+            .send(format!(
+                "POST /shop.v1.Cart/Add HTTP/1.1\r\nHost: a\r\n\
+                 Content-Type: application/grpc-web-text\r\n\
+                 Transfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n"
+            ))
+            .await;
+        let mut upstream = origin.accept().await;
+        assert_eq!(upstream.message().await.body, ASKED);
+    });
+}

@@ -120,7 +120,8 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
 pub fn is_grpc_web(content_type: &[u8]) -> bool {
     const TYPE: &[u8] = b"application/grpc-web";
     let Some((begin, rest)) = content_type.split_at_checked(TYPE.len()) else { return false };
-    let rest = rest.strip_prefix(b"-text").unwrap_or(rest);
+    let text = rest.split_at_checked(5).filter(|(begin, _)| begin.eq_ignore_ascii_case(b"-text"));
+    let rest = text.map_or(rest, |(_, rest)| rest);
     begin.eq_ignore_ascii_case(TYPE) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
 }
 
@@ -171,7 +172,7 @@ mod tests {
         for other in ["application/grpc-web", "application/grpcx", "application/json", ""] {
             assert!(!is_grpc(other.as_bytes()), "{other}");
         }
-        for own in ["application/grpc-web", "Application/gRPC-Web-text+proto"] {
+        for own in ["application/grpc-web", "Application/gRPC-Web-Text+proto"] {
             assert!(is_grpc_web(own.as_bytes()), "{own}");
         }
         for other in ["application/grpc", "application/grpc-webs", "application/grpc-web-texts"] {

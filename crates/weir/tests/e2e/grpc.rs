@@ -1,7 +1,8 @@
-//! gRPC between real programs: a client and servers of Debian's python3-grpcio, and Weir between
-//! them. All four kinds of calls, failures, deadlines, reloads, a server that drains, and a browser
+//! gRPC between real programs: a client and servers of Debian's python3-grpcio, or with tonic in
+//! `grpc/tonic`, and Weir between them. All four kinds of calls, failures, deadlines, reloads, a server that drains, and a browser
 //! that calls by gRPC-Web.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::support::programs::Certificate;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
-/// A script of this test in Debian's Python, whose packages have gRPC.
+/// A program of this test: a script in Debian's Python, whose packages have gRPC, or one with tonic.
 pub(crate) struct Script {
     child: Child,
     input: ChildStdin,
@@ -26,9 +27,11 @@ pub(crate) struct Script {
 impl Script {
     fn start(name: &str, arguments: &[&str]) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/grpc");
-        let mut child = Command::new("/usr/bin/python3")
-            .arg(folder.join(name))
-            .args(arguments)
+        Self::run(Command::new("/usr/bin/python3").arg(folder.join(name)).args(arguments))
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let mut child = command
             // A proxy of this machine's environment is none for loopback.
             .env("no_proxy", "*")
             .stdin(Stdio::piped())
@@ -60,7 +63,11 @@ impl Drop for Script {
 
 /// Starts a server with this name; returns its address too.
 pub(crate) fn server(name: &str) -> (Script, String) {
-    let mut script = Script::start("server.py", &[name]);
+    listening(Script::start("server.py", &[name]))
+}
+
+/// A server that prints its port, and its address.
+fn listening(mut script: Script) -> (Script, String) {
     let port = script.line();
     (script, format!("127.0.0.1:{port}"))
 }
@@ -99,13 +106,40 @@ fn expect_logged(directory: &Directory, line: &str) {
     });
 }
 
+/// The path of the program with tonic; `None` if it was not built.
+fn tonic() -> Option<OsString> {
+    let path = std::env::var_os("WEIR_TONIC_PATH").filter(|path| !path.is_empty());
+    if path.is_none() {
+        not_run(
+            "WEIR_TONIC",
+            "WEIR_TONIC_PATH does not name the program that scripts/tonic builds",
+        );
+    }
+    path
+}
+
 #[test]
 fn all_four_kinds_of_calls_pass() {
-    if !is_there() {
-        return;
+    if is_there() {
+        check_calls(server("one"), client);
     }
+}
+
+#[test]
+fn calls_of_tonic_and_of_python_pass_to_either() {
+    let Some(path) = tonic().filter(|_| is_there()) else { return };
+    let tonic_server = || listening(Script::run(Command::new(&path).args(["server", "one"])));
+    let tonic_client = |address: SocketAddr| {
+        Script::run(Command::new(&path).arg("client").arg(address.to_string()))
+    };
+    check_calls(tonic_server(), tonic_client);
+    check_calls(server("one"), tonic_client);
+    check_calls(tonic_server(), client);
+}
+
+/// Checks all kinds of calls from such a client to a server with the name `one`.
+fn check_calls((_one, address): (Script, String), client: impl Fn(SocketAddr) -> Script) {
     let directory = Directory::new();
-    let (_one, address) = server("one");
     let pool = format!("server {address} name=one;");
     let weir = Weir::start(&directory, &config(&directory, &pool, ""));
     let mut client = client(weir.address());

@@ -1,6 +1,7 @@
 //! Upgrades with real programs: a new process takes over the sockets without a visible effect on
 //! clients. Also systemd's socket activation and notifications.
 
+mod calls;
 mod connections;
 mod systemd;
 

@@ -68,6 +68,7 @@ impl Pump {
         }
         let received = self.direct.len();
         let length = out.len();
+        self.raw.reserve_exact(length.saturating_sub(received));
         self.raw.splice(self.direct.clone(), out.drain(..));
         self.at = (self.at + length).saturating_sub(received);
         if let WebDirection::ToWeb(_) = conversion.direction {
@@ -91,10 +92,11 @@ impl Pump {
     pub(super) fn end_converted(&mut self, trailers: &[u8]) -> bool {
         let Some(conversion) = &mut self.conversion else { return false };
         let WebDirection::ToWeb(form) = conversion.direction else { return false };
-        let mut lines = SmallVec::new();
+        let mut lines = SmallVec::<[u8; 16]>::new();
         if let Some(rules) = &self.trailers {
             rules.append(trailers, &mut lines);
         }
+        lines.split_mut(|byte| *byte == b'\n').for_each(lower_name);
         conversion.trailers = trailers.to_vec();
         if !lines.is_empty() {
             let mut frame = Vec::new();
@@ -113,4 +115,10 @@ impl Pump {
         end_body(self.encoder, None, &mut self.tail);
         true
     }
+}
+
+/// Writes the name of a trailer in lower case, as gRPC-Web has it.
+fn lower_name(line: &mut [u8]) {
+    let colon = memchr::memchr(b':', line).unwrap_or_default();
+    line.iter_mut().take(colon).for_each(u8::make_ascii_lowercase);
 }

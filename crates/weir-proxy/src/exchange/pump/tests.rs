@@ -3,6 +3,7 @@ use std::task::Waker;
 use tokio::io::AsyncRead;
 
 use super::*;
+use crate::http::grpc_web::WebForm;
 use crate::limits::TURN_BYTES;
 
 /// A source of endless one-byte chunks, all written in the same way.
@@ -59,5 +60,58 @@ fn a_body_whose_two_sides_are_always_ready_ends_its_turn() {
             let most = turn * (TURN_BYTES + 3 * SMALL_BUFFER) as u64;
             assert!((most / 2..=most).contains(&moved), "{moved} bytes in {turn} turns");
         }
+    }
+}
+
+/// A sink that takes some bytes and then none, in turns.
+struct Lagging {
+    takes: bool,
+    taken: usize,
+}
+
+impl tokio::io::AsyncWrite for Lagging {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.takes = !self.takes;
+        if self.takes {
+            return Poll::Pending;
+        }
+        let count = bytes.len().min(20_000);
+        self.taken += count;
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl BodySink for Lagging {}
+
+#[test]
+fn a_converted_body_holds_little_however_far_its_reader_lags() {
+    let context = &mut Context::from_waker(Waker::noop());
+    for encoder in [Encoder::Plain, Encoder::Chunked] {
+        let (mut source, mut sink) = (tokio::io::repeat(b'x'), Lagging { takes: true, taken: 0 });
+        let buffers = Buffers::default();
+        let (framing, bounds) = (Framing::UntilClose, Bounds::default());
+        let mut pump = Pump::new(Vec::new(), framing, encoder, Vec::new(), 0, bounds);
+        pump.convert_to_web(WebForm::Text);
+        let mut most = 0;
+        while sink.taken < 10_000_000 {
+            assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
+            if pump.waiting == Waiting::Write {
+                pump.read_ahead(context, &mut source);
+            }
+            most = most.max(pump.held());
+        }
+        assert!(most < 4 * LARGE_BUFFER, "{most} bytes");
     }
 }

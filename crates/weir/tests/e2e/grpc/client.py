@@ -30,7 +30,8 @@ def run(command, *words):
     global answers
     if command == "unary":
         message, call = unary("/weir.test.Echo/Unary", " ".join(words).encode())
-        return f"{message.decode()} from {dict(call.trailing_metadata())['x-server']}"
+        metadata = dict(call.initial_metadata()) | dict(call.trailing_metadata())
+        return f"{message.decode()} from {metadata['x-server']}"
     if command == "large":
         message, _ = unary("/weir.test.Echo/Unary", b"x" * int(words[0]))
         return str(len(message))

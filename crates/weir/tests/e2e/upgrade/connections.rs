@@ -523,3 +523,38 @@ fn what_an_agent_said_holds_in_the_new_process_and_ends_with_the_agent() {
     line.upgraded();
     answers(&line, &["one", "two"]);
 }
+
+/// The received form of a body that is decoded is gone, so it cannot be moved.
+#[test]
+fn a_call_in_base64_that_waits_is_answered_by_the_old_process() {
+    let slow = Slow::new();
+    let more = one_at_a_time(slow.origin.address);
+    let mut line = Line::start(&more.replace("-> app;", "{ grpc web; default -> app; }"));
+    let first = line.queue(&get("/0"), 0);
+    eventually("the first one is at the server", || (slow.seen() == 1).then_some(()));
+    let call = |target: &str, body: &str| {
+        format!(
+            "POST {target} HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc-web-text\r\n\
+             {body}"
+        )
+    };
+    let mut clients = [
+        line.queue(&call("/1", "Content-Length: 12\r\n\r\nAAAAAANhc2s="), 1),
+        line.queue(&call("/2", "Content-Length: 12\r\n\r\nAAAAAAN"), 2),
+        line.queue(&call("/3", "Transfer-Encoding: chunked\r\n\r\n7\r\nAAAAAAN\r\n"), 3),
+    ];
+    line.upgraded();
+    clients[1].send("hc2s=");
+    clients[2].send("5\r\nhc2s=\r\n0\r\n\r\n");
+    for number in 1..=4 {
+        slow.release_at(number);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.response().text(), format!("/{}", number + 1));
+    }
+    let seen = slow.state.seen.lock().unwrap().clone();
+    for (_, body) in seen.iter().skip(1) {
+        assert_eq!(body.as_slice(), b"\0\0\0\0\x03ask");
+    }
+    drop(first);
+}
