@@ -96,11 +96,12 @@ impl<S: Socket> BodySink for UpstreamStream<S> {
         }
     }
 
-    /// A stream of HTTP/2 is reset when it is dropped.
+    /// A stream of HTTP/2 has one end of a direction (RFC 8441 section 5), as TCP has; a reset would
+    /// end the other direction too.
     fn poll_break_off(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Own(transport) => transport.poll_break_off(context),
-            Self::Shared(_) => Poll::Ready(Ok(())),
+            Self::Shared(stream) => Pin::new(&mut **stream).poll_shutdown(context),
         }
     }
 }

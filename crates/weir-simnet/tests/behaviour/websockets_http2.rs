@@ -12,7 +12,7 @@ use crate::http2_peer::{
 use crate::origin::Origin;
 use crate::peer::{End, Peer};
 use crate::tls_peer::{Certified, TlsPeer, certify};
-use crate::world::{World, app, pass, play};
+use crate::world::{FRONT, World, app, pass, play};
 use crate::{GET, OK};
 
 const SERVER: &str = "server 10.0.1.1:80 http=2;";
@@ -423,5 +423,69 @@ fn a_server_that_chooses_http2_with_websockets_has_them_there() {
         client.finish().await;
         assert_eq!(stream.body().await.0, "");
         world.expect_logged("tunnel_closed", Some(101)).await;
+    });
+}
+
+#[test]
+fn a_side_that_ends_tls_without_saying_so_ends_its_direction_of_a_websocket() {
+    // A client of HTTP/1.
+    let tls = |listener: &str| {
+        format!("pool app {{ {SERVER} }} listen {FRONT} {listener} default -> app; }}")
+    };
+    play(&tls("{"), async |world| {
+        let (origin, own) = (world.origin(1), certify(world));
+        world.reload(&tls("tls { certificate /cert.pem key=/key.pem;")).await;
+        let mut client = TlsPeer::client(world.client().await, &own).await;
+        client.send(CHAT).await;
+        let mut upstream = origin.accept_http2(100).await;
+        let mut stream = asked(&mut upstream).await;
+        let body = stream.begin(200, &[]);
+        assert!(client.head().await.starts_with("HTTP/1.1 101 "));
+        client.send("last").await;
+        assert_eq!(stream.data().await.as_deref(), Some("last"));
+        drop(client);
+        assert_eq!(stream.body().await.0, "");
+        body.finish("");
+        world.log_line().await;
+    });
+    // A server of HTTP/1.
+    play(&pool("server 10.0.1.1:80; tls verify=off name=a;"), async |world| {
+        let (origin, own) = (world.origin(1), certify(world));
+        let mut client = Http2Peer::connect(world).await;
+        client.request(1, &CONNECT, 0).await;
+        let mut upstream = TlsPeer::server(origin.accept().await, &own).await;
+        upstream.head().await;
+        upstream.send(SWITCHED).await;
+        assert_eq!(client.frame().await.status(), 200);
+        upstream.send("last").await;
+        assert_eq!(client.frame().await.payload, b"last");
+        drop(upstream);
+        assert!(client.frame().await.ends_stream());
+        client.send(DATA, END_STREAM, 1, b"").await;
+        world.log_line().await;
+    });
+}
+
+#[test]
+fn a_server_may_take_websockets_for_one_name_and_not_for_another() {
+    let named = "server 10.0.1.1:80 http=2; tls verify=off name=$http_host;";
+    play(&pool(named), async |world| {
+        let (origin, own) = (world.origin(1), certify(world));
+        let mut client = world.client().await;
+        client.send("GET / HTTP/1.1\r\nHost: without\r\n\r\n").await;
+        let first = accept_tls(&origin, &own, &BOTH).await.into_stream();
+        let mut without = Http2Connection::serve(first, 100, WebSockets::NotTaken);
+        without.request().await.answer("ok");
+        assert_eq!(client.message().await.text(), "ok");
+        client.send(CHAT).await;
+        let second = accept_tls(&origin, &own, &BOTH).await.into_stream();
+        let mut with = Http2Connection::serve(second, 100, WebSockets::Taken);
+        let mut stream = asked(&mut with).await;
+        stream.begin(200, &[]).finish("bye");
+        assert_eq!(client.head().await.status(), 101);
+        client.expect("bye").await;
+        client.finish().await;
+        assert_eq!(stream.body().await.0, "");
+        assert_eq!(world.log().await.len(), 2);
     });
 }

@@ -278,11 +278,6 @@ impl BodySink for Http2Stream {
         let fields = if trailers.is_empty() { HeaderMap::new() } else { trailer_fields(trailers) };
         self.poll_finish(context, fields)
     }
-
-    /// The reset follows when the stream is dropped.
-    fn poll_break_off(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
 }
 
 impl BodyStream for Http2Stream {

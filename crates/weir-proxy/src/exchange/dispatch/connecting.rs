@@ -128,7 +128,8 @@ impl Dispatch<'_> {
         match requested_switch(exchange) {
             RequestedSwitch::WebSocket(accept) => {
                 let purpose = StreamPurpose::WebSocket(accept);
-                (!has_choice || !http2.refuses(endpoint, purpose)).then_some(purpose)
+                (!has_choice || !http2.refuses(endpoint, self.name_number(), purpose))
+                    .then_some(purpose)
             }
             RequestedSwitch::Other if has_choice => None,
             RequestedSwitch::Nothing | RequestedSwitch::Other => Some(StreamPurpose::Request),
@@ -234,7 +235,9 @@ impl Dispatch<'_> {
                 return Ok(Some((Box::new(self.begin_stream(wait.index, ready)), None)));
             }
             let endpoint = self.pool.endpoints.get(wait.index);
-            if endpoint.is_some_and(|endpoint| http2.refuses(endpoint, wait.purpose)) {
+            if endpoint
+                .is_some_and(|endpoint| http2.refuses(endpoint, self.name_number(), wait.purpose))
+            {
                 return self.goes_without_stream(wait.index);
             }
             let opening = self.opening(scope, wait, now)?;

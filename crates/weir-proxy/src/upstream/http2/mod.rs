@@ -131,11 +131,17 @@ impl<N: Net> Http2Connections<N> {
     }
 
     /// Returns true if the endpoint is known to take no streams for this purpose: it has open
-    /// connections, and none of them does.
-    pub(crate) fn refuses(&self, endpoint: &UpstreamEndpoint, purpose: StreamPurpose) -> bool {
+    /// connections for this name, and none of them does.
+    pub(crate) fn refuses(
+        &self,
+        endpoint: &UpstreamEndpoint,
+        name: u64,
+        purpose: StreamPurpose,
+    ) -> bool {
         let endpoints = self.endpoints.borrow();
         let open = endpoints.get(endpoint.number.index()).map(|own| own.open.iter());
-        let mut open = open.into_iter().flatten().filter(|one| one.is_open()).peekable();
+        let of_name = |one: &&Rc<SharedConnection>| one.name == name && one.is_open();
+        let mut open = open.into_iter().flatten().filter(of_name).peekable();
         open.peek().is_some() && !open.any(|one| one.takes(purpose))
     }
 
