@@ -1373,7 +1373,7 @@ fn every_documented_variable_is_known() {
         let directive = if part == "http" { "add_header" } else { "return" };
         let in_texts = outcome(&text.coverage, directive);
         let in_lines = outcome(&log.coverage, "log_format");
-        // What the page says is what happens.
+        // The effect is the one that the page says.
         let row = |name: &str| page.lines().find(|row| row.starts_with(&format!("| `${name}` |")));
         let starts = (0..name.len()).rev().filter(|end| name[..*end].ends_with('_'));
         let mut rows = starts.map(|end| format!("{}NAME", &name[..end]));

@@ -18,7 +18,7 @@ pub(crate) struct VariableRow {
     /// A name that ends with `_` stands for all that begin so.
     pub(crate) name: &'static str,
     pub(crate) place: VariablePlace,
-    /// What is special, or the reason why it has no value.
+    /// The special meaning, or the reason why it has no value.
     pub(crate) note: &'static str,
 }
 

@@ -103,7 +103,7 @@ async fn stream<C: ClientSide>(
     let raw = std::mem::take(&mut attempt.raw);
     let head = std::mem::take(&mut exchange.heads.response_out);
     let received = if switching { Framing::None } else { exchange.heads.response.framing };
-    // What follows a switch is for the tunnel.
+    // Bytes behind a switch are for the tunnel.
     let has_end = attempt.upstream.transport.is_shared() && !switching;
     let (framing, most) = stream_framing(received, has_end);
     let web = grpc_web::body_form(exchange, &raw);

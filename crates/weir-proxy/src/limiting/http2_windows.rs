@@ -7,9 +7,9 @@
 //!    ▲                                       │               half a window within the round trip,
 //!    └───────────────────────────────────────┘               faster than at the last growth
 //! ```
-//! What is read counts, not what is received: a window does not grow for a receiver that is slow. The
-//! growth of a connection has a bound, and so has that of all; it ends with the last stream, and
-//! while memory is short.
+//! Bytes that are read count, not those that are received: a window does not grow for a receiver
+//! that is slow. The growth of a connection has a bound, and so has that of all; it ends with the
+//! last stream, and while memory is short.
 
 use std::cell::Cell;
 use std::rc::Rc;

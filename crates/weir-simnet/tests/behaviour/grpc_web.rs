@@ -159,7 +159,7 @@ fn a_response_that_is_only_a_head_stays_one() {
         assert_eq!(response.header("grpc-status"), Some("5"));
         assert_eq!(response.text(), "");
         expect_status(world, 5).await;
-        // What is no response of gRPC passes as it is.
+        // A response that is none of gRPC passes as it is.
         post(&mut client, "application/grpc-web", &[ASKED]).await;
         upstream.message().await;
         upstream

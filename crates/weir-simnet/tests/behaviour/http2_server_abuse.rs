@@ -143,7 +143,7 @@ fn a_connection_with_many_empty_frames_is_left_before_the_library_ends_it() {
         next.request().await.answer("ok");
         assert_eq!(other.message().await.text(), "ok");
         world.log_line().await;
-        // What runs on the old one finishes.
+        // Streams on the old one finish.
         upstream.send(DATA, END_STREAM, 1, b"whole").await;
         assert_eq!(client.chunk().await.as_deref(), Some("whole"));
         assert_eq!(client.chunk().await, None);
