@@ -308,7 +308,7 @@ fn what_is_not_converted_is_refused_by_name() {
     check("bind 127.0.0.1:3 ssl", "", "bind 127.0.0.1:3", "certificate");
     check("", "server t 127.0.0.1:3 send-proxy", "server t", "PROXY protocol to all servers");
     check("", "server t 127.0.0.1:3 frob 1", "server t", "not known");
-    check("", "balance rdp-cookie", "balance", "no conversion");
+    check("", "balance rdp-cookie", "balance", "passed on unread");
     let cookie = |words: &str| format!("cookie A {words}\n server t 127.0.0.1:3 cookie t");
     check("", &cookie("prefix indirect"), "cookie A", "leave it out");
     check("", &cookie("insert attr Partitioned"), "cookie A", "`Partitioned`");
@@ -616,4 +616,28 @@ fn http2_is_offered_where_haproxy_offers_it() {
         let listener = config.listeners.last().unwrap();
         assert_eq!(listener.http2_mode(), mode, "{options}");
     }
+}
+
+#[test]
+fn predefined_acls_are_those_of_haproxy() {
+    let tested = |condition: &str| {
+        let frontend = format!("http-request deny if {condition}");
+        let imported = proxies(&frontend, "server s 127.0.0.1:1");
+        let (word, reason) = outcome(&imported.coverage, "http-request deny");
+        (word.to_owned(), reason.to_owned(), imported.native())
+    };
+    let (word, _, of_acl) = tested("HTTP_2.0");
+    let (_, _, of_version) = tested("{ req.ver 2.0 }");
+    assert_eq!((word.as_str(), of_acl), ("honoured", of_version));
+    for bytes in ["REQ_CONTENT", "RDP_COOKIE"] {
+        let (word, reason, _) = tested(bytes);
+        assert!(word == "refused" && reason.contains("passed on unread"), "{bytes}: {reason}");
+    }
+}
+
+#[test]
+fn a_parameter_in_a_body_is_no_key() {
+    let imported = proxies("", "balance url_param id check_post 64\n    server s 127.0.0.1:1");
+    let (word, reason) = outcome(&imported.coverage, "balance url_param");
+    assert!(word == "differently" && reason.contains("bodies are not looked at"), "{reason}");
 }

@@ -1496,3 +1496,48 @@ fn a_named_location_may_say_that_it_is_internal() {
     );
     assert_eq!(imported.coverage.refused().count(), 0, "{}", imported.coverage.text());
 }
+
+#[test]
+fn a_name_that_another_server_has_stays_with_the_first() {
+    let text = "http { server { listen 127.0.0.1:1; server_name a.test b.test; return 200 one; }
+        server { listen 127.0.0.1:1; server_name A.test c.test; return 200 two; }
+        server { listen 127.0.0.1:1; server_name _; return 200 three; }
+        server { listen 127.0.0.1:1; server_name _; return 200 four; } }";
+    let imported = nginx_text("/n.conf", text).unwrap();
+    let (kind, reason) = outcome(&imported.coverage, "server_name A.test");
+    assert_eq!(kind, "differently");
+    assert!(reason.contains("a server before it has `A.test`"), "{reason}");
+    let native = imported.native();
+    imported.check().unwrap();
+    assert_eq!(
+        native.matches("host \"a.test\"").count() + native.matches("host a.test").count(),
+        1
+    );
+    assert!(native.contains("c.test"), "{native}");
+}
+
+#[test]
+fn other_bytes_than_utf_8_may_stand_in_comments() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nginx.conf");
+    std::fs::write(&path, b"# gr\xfc\xdfe\nhttp { server { listen 127.0.0.1:1; } # \xe9\n}")
+        .unwrap();
+    nginx_file(&path).unwrap().check().unwrap();
+    std::fs::write(&path, b"# \xfc\nhttp { server { listen 127.0.0.1:1;\nserver_name \xe9; } }")
+        .unwrap();
+    let errors = nginx_file(&path).unwrap_err().render(false);
+    assert!(errors.contains("nginx.conf:3: this file is not UTF-8"), "{errors}");
+}
+
+#[test]
+fn a_rate_that_is_set_is_refused() {
+    for text in ["set $limit_rate 10k;", "if ($arg_slow) { set $limit_rate 10k; }"] {
+        let text = format!(
+            "http {{ server {{ listen 127.0.0.1:1; location / {{ {text} return 200; }} }} }}"
+        );
+        let imported = nginx_text("/n.conf", &text).unwrap();
+        let (kind, reason) = outcome(&imported.coverage, "set $limit_rate");
+        assert_eq!(kind, "refused");
+        assert!(reason.contains("write `limit_rate`"), "{reason}");
+    }
+}

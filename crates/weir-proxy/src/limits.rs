@@ -221,6 +221,8 @@ pub(crate) const HTTP2_SEND_BUFFER: usize = 64 * 1024;
 pub(crate) const HTTP2_TURN_BYTES: usize = 64 * 1024;
 /// The number of copied bytes that a frame counts for in [`HTTP2_TURN_BYTES`].
 pub(crate) const HTTP2_FRAME_COST: usize = 2048;
+/// The same for a frame of an endpoint, which may send many small messages.
+pub(crate) const HTTP2_ENDPOINT_FRAME_COST: usize = 256;
 /// The average length of frames up to which a read counts as dense, and the bytes that are read at
 /// once after a dense one.
 pub(crate) const HTTP2_DENSE_FRAME: usize = 128;

@@ -131,10 +131,14 @@ fn quoted_if_needed(word: &Word) -> String {
     text
 }
 
-/// Returns true if the text begins with what the lexer takes for a variable of the environment.
-/// Variables of a request have small letters.
+/// Returns true if the text begins with what the lexer takes for a variable of the environment, or
+/// for the beginning of one without an end. Variables of a request have small letters.
 fn is_environment(text: &str) -> bool {
-    text.strip_prefix("${").is_some_and(|name| !name.starts_with(|c: char| c.is_ascii_lowercase()))
+    let Some(rest) = text.strip_prefix("${") else { return false };
+    let Some((name, _)) = rest.split_once('}') else { return true };
+    let is_of_request = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    !is_of_request
 }
 
 /// Reads tokens, and the comments between them, into items.

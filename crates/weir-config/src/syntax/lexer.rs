@@ -284,6 +284,12 @@ impl Lexer<'_> {
                     return;
                 }
                 '\\' if matches!(self.dialect, Dialect::Nginx) => self.nginx_escape(draft),
+                // The text behind it is read like any other: a brace is none between quotes.
+                '\\' if self.text[self.at..].starts_with("\\${") => {
+                    draft.changed = true;
+                    draft.text.push('$');
+                    self.at += 2;
+                }
                 '\\' => self.escape(draft),
                 '$' if self.text[self.at..].starts_with("${") => match environment {
                     Some(environment) => self.variable(draft, environment),
@@ -481,6 +487,7 @@ mod tests {
     fn variables_of_the_environment() {
         check(":${PORT}", "[:8080]");
         check("\"x ${PORT}\" '${PORT}' \\${PORT}", "[x 8080] [${PORT}] [${PORT}]");
+        check(r#""a\${b" "c}" '\${PORT}'"#, "[a${b] [c}] [${PORT}]");
         check("${TWO_WORDS}", "[a b;c]");
         check("${GONE:-a b}x ${EMPTY:-d}", "[a bx] [d]");
         check("${EMPTY}", "[]");

@@ -182,18 +182,37 @@ impl TreeParser {
     }
 }
 
-/// Reads a file's text and adds it to `sources`.
+/// Reads a file's text and adds it to `sources`. Bytes that are not UTF-8 are allowed in comments.
 pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, String> {
     let bytes = read_bounded(path, MOST_FILE_BYTES)
         .map_err(|error| format!("cannot read {}: {}", path.display(), system_message(&error)))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(sources.add(path.display().to_string(), text)),
         Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            let line = error.as_bytes()[..valid].split(|&byte| byte == b'\n').count();
-            Err(format!("{}:{line}: this file is not UTF-8 text", path.display()))
+            let text = String::from_utf8_lossy(error.as_bytes());
+            let file = sources.add(path.display().to_string(), text.as_ref());
+            match first_outside_comments(&text, file) {
+                None => Ok(file),
+                Some(at) => {
+                    let line = 1 + text[..at].matches('\n').count();
+                    Err(format!("{}:{line}: this file is not UTF-8 text", path.display()))
+                }
+            }
         }
     }
+}
+
+/// The place of the first replaced byte that is not in a comment.
+fn first_outside_comments(text: &str, file: FileId) -> Option<usize> {
+    let mut found = None;
+    let errors = lex_each(text, file, Dialect::Nginx, |token| {
+        let span = token.span;
+        let word = text.get(span.start..span.end).unwrap_or_default();
+        let at = word.find(char::REPLACEMENT_CHARACTER).map(|at| span.start + at);
+        found = found.or(at);
+    });
+    // Tokens behind a quote that is never closed are not reliable.
+    found.or_else(|| errors.first().and_then(|_| text.find(char::REPLACEMENT_CHARACTER)))
 }
 
 /// Parses a file and replaces each `include PATTERN;`, in any block, by the contents of the files

@@ -125,6 +125,9 @@ impl HaproxyConverter<'_> {
                     let criterion = Criterion::predefined(text)?;
                     self.tested(&criterion, scope, self.sections.span_of_file())
                 }
+                Some(Predefined::Unread) => Err(format!(
+                    "`{name}` looks at bytes of a connection that are passed on unread: choose by `req.ssl_sni` or the client"
+                )),
                 None => Err(format!("there is no ACL `{name}`")),
             };
         };
@@ -464,13 +467,16 @@ fn native(keyword: &'static str, values: Vec<String>) -> AclTest {
 enum Predefined {
     Always(bool),
     Criterion(&'static str),
+    /// One of bytes that Weir does not look at.
+    Unread,
 }
 
 /// Returns the meaning of an ACL that HAProxy defines itself.
 fn predefined(name: &str) -> Option<Predefined> {
     Some(match name {
         "TRUE" | "HTTP" | "WAIT_END" => Predefined::Always(true),
-        "FALSE" | "HTTP_2.0" => Predefined::Always(false),
+        // HTTP/3 is not spoken.
+        "FALSE" | "HTTP_3.0" => Predefined::Always(false),
         "LOCALHOST" => Predefined::Criterion("src 127.0.0.0/8 ::1"),
         "METH_GET" => Predefined::Criterion("method GET HEAD"),
         "METH_CONNECT" => Predefined::Criterion("method CONNECT"),
@@ -482,9 +488,11 @@ fn predefined(name: &str) -> Option<Predefined> {
         "METH_TRACE" => Predefined::Criterion("method TRACE"),
         "HTTP_1.0" => Predefined::Criterion("req.ver 1.0"),
         "HTTP_1.1" => Predefined::Criterion("req.ver 1.1"),
+        "HTTP_2.0" => Predefined::Criterion("req.ver 2.0"),
         "HTTP_CONTENT" => Predefined::Criterion("req.hdr_val(content-length) gt 0"),
         "HTTP_URL_ABS" => Predefined::Criterion("url_reg ^[^/:]*://"),
         "HTTP_URL_SLASH" => Predefined::Criterion("url_beg /"),
+        "RDP_COOKIE" | "REQ_CONTENT" => Predefined::Unread,
         "HTTP_URL_STAR" => Predefined::Criterion("url *"),
         _ => return None,
     })

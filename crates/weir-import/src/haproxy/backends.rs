@@ -200,6 +200,7 @@ impl HaproxyConverter<'_> {
         line: LineId,
     ) -> Result<(Vec<String>, Option<&'static str>), String> {
         const OTHER: &str = "keys stay at their servers, but at others than HAProxy's";
+        const BODY: &str = "keys stay at their servers, but at others than HAProxy's; parameters in bodies are not looked at";
         const URI: &str = "keys stay at their servers, but at others than HAProxy's; the path counts as it was received, whatever rules make of it";
         let words = self.sections.words(line);
         let algorithm = words.first().map_or("", |word| word.text.as_str());
@@ -208,6 +209,7 @@ impl HaproxyConverter<'_> {
             None => (algorithm, ""),
         };
         let second = words.get(1).map_or("", |word| word.text.as_str());
+        let words_of_body = words.len() > 2;
         let (scope, span) = (RuleScope::new(FormatPlace::Request), self.sections.span(line));
         let plain = |word: &str| Ok((vec![word.to_owned()], None));
         let key = match name {
@@ -224,19 +226,26 @@ impl HaproxyConverter<'_> {
             }
             "source" => "$remote_addr".to_owned(),
             "uri" => self.hashed_uri(&words[1..], span)?,
-            "url_param" if !second.is_empty() && words.len() == 2 => {
+            "url_param" if !second.is_empty() && takes_parameter(words) => {
                 self.expression(&format!("url_param({second})"), &scope, span)?
             }
             "hdr" if words.len() == 1 => {
                 self.expression(&format!("hdr({argument})"), &scope, span)?
             }
             "hash" => self.expression(second, &scope, span)?,
+            "rdp-cookie" => {
+                return Err("connections of RDP are passed on unread: write `source`".to_owned());
+            }
             _ => return Err(format!("`{algorithm}` has no conversion")),
         };
         let (kind, factor) = self.hash_type(id);
         let mut words = vec![kind.to_owned(), format!("={key}")];
         words.extend(factor.map(|percent| format!("balance_factor=={percent}%")));
-        let note = if name == "uri" { URI } else { OTHER };
+        let note = match name {
+            "uri" => URI,
+            "url_param" if words_of_body => BODY,
+            _ => OTHER,
+        };
         Ok((words, Some(note)))
     }
 
@@ -534,4 +543,14 @@ fn probes_with_tls(check: &Directive) -> bool {
     let mut words = check.words.iter();
     words.any(|word| word.bare > 0 && matches!(word.text.as_str(), "tls" | "tls=on"))
         || check.block.iter().flat_map(|block| &block.directives).any(probes_with_tls)
+}
+
+/// Returns true for the words of `balance url_param`: the parameter, and whether bodies count.
+fn takes_parameter(words: &[LineWord]) -> bool {
+    match words.get(2..).unwrap_or_default() {
+        [] => true,
+        [post] => post.text == "check_post",
+        [post, bytes] => post.text == "check_post" && bytes.text.parse::<u32>().is_ok(),
+        _ => false,
+    }
 }

@@ -1,6 +1,6 @@
 //! Servers become listeners, one for each address, with a host block for each server.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 
@@ -394,9 +394,10 @@ impl<'t> Converter<'_, 't> {
         let mut routes = Vec::new();
         let mut exact = Vec::new();
         let mut patterns: [Vec<(String, Directive)>; 3] = Default::default();
+        let mut claimed = HashSet::new();
         for (server, _) in &group.servers {
             let scope = http.inner(*server);
-            let names = self.host_names(*server);
+            let names = self.unclaimed_names(*server, &mut claimed);
             let place = RoutePlace { port: port(key), tls: group.tls, server_name: &names.first };
             self.server_logs = self.access_logs(&scope);
             let own = self.routes(*server, &scope, place);
@@ -450,6 +451,39 @@ impl<'t> Converter<'_, 't> {
         let names = Rc::new(self.read_host_names(server));
         self.host_names.insert(server, Rc::clone(&names));
         names
+    }
+
+    /// Returns the names of a server without those of servers before it at the same address, which
+    /// nginx ignores with a warning: those are in `claimed`.
+    fn unclaimed_names(
+        &mut self,
+        server: StatementId,
+        claimed: &mut HashSet<String>,
+    ) -> Rc<HostNames> {
+        let names = self.host_names(server);
+        let all = [&names.exact, &names.leading, &names.trailing, &names.regexes];
+        let is_repeated = |name: &&String| !claimed.insert(name.to_ascii_lowercase());
+        let repeated: BTreeSet<String> =
+            all.into_iter().flatten().filter(is_repeated).cloned().collect();
+        if repeated.is_empty() {
+            return names;
+        }
+        for &id in self.statements.named(Some(server), "server_name") {
+            for name in &repeated {
+                self.outcomes.differs(id, format!("a server before it has `{name}` at this address: requests for it go there, as in nginx, which warns"));
+            }
+        }
+        let without = |list: &[String]| {
+            let is_own = |name: &&String| !repeated.contains(*name);
+            list.iter().filter(is_own).cloned().collect()
+        };
+        Rc::new(HostNames {
+            exact: without(&names.exact),
+            leading: without(&names.leading),
+            trailing: without(&names.trailing),
+            regexes: without(&names.regexes),
+            first: names.first.clone(),
+        })
     }
 
     /// Returns the names of a server. Names that Weir cannot match are refused.

@@ -31,6 +31,9 @@ impl<'s, 't> Converter<'s, 't> {
         };
         let name = name.text.strip_prefix('$').filter(|name| !name.is_empty());
         let name = name.ok_or("a variable begins with `$`")?;
+        if name == "limit_rate" {
+            return Err("a rate is that of a block: write `limit_rate`, with a condition in a `location` of its own".to_owned());
+        }
         if KnownVariables::is_built_in(name) {
             return Err(format!("a change of `${name}` has no conversion"));
         }

@@ -42,6 +42,11 @@ impl Taking {
         Self { rate, pace: Pace::default(), written: 0 }
     }
 
+    /// The number of bytes that the socket took.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Notes that the socket took `bytes`.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.written += bytes as u64;

@@ -156,8 +156,8 @@ async fn write_text<C: ClientSide>(
     exchange.set_status(CONNECTED);
     let taking = &mut Taking::new(scope.client_rate(false));
     let sent = write_paced(scope, &mut exchange.client, text, ResponsePiece::Last, taking).await;
+    exchange.outcome.bytes_sent += taking.written();
+    exchange.outcome.body_bytes_sent = taking.written();
     sent.map_err(Ended::Broken)?;
-    exchange.outcome.bytes_sent += text.len() as u64;
-    exchange.outcome.body_bytes_sent = text.len() as u64;
     Ok(Next::Linger)
 }

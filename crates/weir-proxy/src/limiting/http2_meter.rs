@@ -51,21 +51,31 @@ const fn unlimited(what: Http2Excess) -> FrameBudget {
     budget(what, u32::MAX / FRAME, u32::MAX)
 }
 
+/// gRPC in Go measures the round trip with a PING for each DATA frame that it receives, unless one is
+/// on its way, and the smallest frame has some twenty bytes. Of the 17 bytes that answer a PING, half
+/// a PING comes back.
+const PINGS: FrameBudget = FrameBudget {
+    per_request: 2 * FRAME,
+    per_kilobyte: 32,
+    ..budget(Http2Excess::Pings, 128, 8 * 60)
+};
+
+/// Some peers send one for each DATA frame of a stream, and one for the connection.
+const WINDOW_UPDATES: FrameBudget = FrameBudget {
+    per_request: 4 * FRAME,
+    per_kilobyte: 64,
+    ..budget(Http2Excess::WindowUpdates, 512, 32 * 60)
+};
+
 /// The budgets of clients.
 static OF_CLIENTS: Budgets = [
     // A browser resets all streams of a page that it leaves. Of many users' requests behind one
     // connection up to a quarter may be reset.
     FrameBudget { per_request: FRAME / 4, ..budget(Http2Excess::Resets, 256, 64 * 60) },
     budget(Http2Excess::Settings, 32, 60),
-    // gRPC probes the round-trip time while it receives data.
-    FrameBudget { per_kilobyte: 1, ..budget(Http2Excess::Pings, 128, 8 * 60) },
+    PINGS,
     FrameBudget { per_request: 2 * FRAME, ..budget(Http2Excess::Priorities, 256, 8 * 60) },
-    // Some clients send one for each DATA frame of a stream, and one for the connection.
-    FrameBudget {
-        per_request: 4 * FRAME,
-        per_kilobyte: 4,
-        ..budget(Http2Excess::WindowUpdates, 512, 32 * 60)
-    },
+    WINDOW_UPDATES,
     budget(Http2Excess::EmptyData, 64, 8 * 60),
     budget(Http2Excess::SmallData, 8192, 1024 * 60),
     budget(Http2Excess::OtherFrames, 64, 8 * 60),
@@ -79,13 +89,9 @@ static OF_CLIENTS: Budgets = [
 static OF_ENDPOINTS: Budgets = [
     FrameBudget { per_request: 2 * FRAME, ..budget(Http2Excess::Resets, 256, 64 * 60) },
     budget(Http2Excess::Settings, 32, 60),
-    FrameBudget { per_kilobyte: 1, ..budget(Http2Excess::Pings, 128, 8 * 60) },
+    PINGS,
     budget(Http2Excess::Priorities, 256, 8 * 60),
-    FrameBudget {
-        per_request: 4 * FRAME,
-        per_kilobyte: 4,
-        ..budget(Http2Excess::WindowUpdates, 512, 32 * 60)
-    },
+    WINDOW_UPDATES,
     budget(Http2Excess::EmptyData, 64, 8 * 60),
     unlimited(Http2Excess::SmallData),
     budget(Http2Excess::OtherFrames, 64, 8 * 60),
@@ -417,6 +423,28 @@ mod tests {
     fn requests_and_their_bodies_have_no_budget() {
         for (kind, flags, payload) in [(0, 0, 64), (0, 1, 0), (0, 1, 1), (1, 4, 10), (9, 4, 10)] {
             assert_eq!(burst(kind, flags, payload), (100_000, None), "{kind} {payload}");
+        }
+    }
+
+    #[test]
+    fn a_peer_may_measure_the_round_trip_for_each_small_message() {
+        let now = Instant::now();
+        for mut meter in [begun(now), Meter::of_endpoint(now)] {
+            for _ in 0..10_000 {
+                // A message of 24 bytes, and the answer to the PING that it leads to.
+                meter.wrote(&frame(0, 0, 24));
+                meter.received(&frame(8, 0, 4), now);
+                meter.received(&frame(6, 0, 8), now);
+                meter.wrote(&frame(6, 1, 8));
+            }
+            assert_eq!(meter.excess(), None);
+            // Answers alone keep no flood going.
+            let flood = (0..10_000).find(|_| {
+                meter.received(&frame(6, 0, 8), now);
+                meter.wrote(&frame(6, 1, 8));
+                meter.excess().is_some()
+            });
+            assert!(flood.is_some_and(|count| count < 400), "{flood:?}");
         }
     }
 

@@ -279,7 +279,12 @@ impl Windows {
                 self.progress = MeasuringProgress::Quiet { until, not_before: None };
             }
         }
-        self.wanted = self.wanted.min(self.first + self.granted / streams.max(1));
+        let most = self.first + self.granted / streams.max(1);
+        if self.wanted > most {
+            self.wanted = most;
+            // The rate of larger windows is no measure for those that grow from here.
+            self.rate = 0;
+        }
     }
 
     fn give_back(&mut self, bytes: usize) {

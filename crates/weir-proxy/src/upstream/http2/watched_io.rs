@@ -13,7 +13,9 @@ use weir_stats::metrics::Http2Excess;
 
 use crate::limiting::http2_meter::Meter;
 use crate::limiting::http2_windows::SentFrames;
-use crate::limits::{HTTP2_EMPTY_DATA, HTTP2_ENDPOINT_HEAD, HTTP2_TURN_BYTES};
+use crate::limits::{
+    HTTP2_EMPTY_DATA, HTTP2_ENDPOINT_FRAME_COST, HTTP2_ENDPOINT_HEAD, HTTP2_TURN_BYTES,
+};
 use crate::net::Socket;
 use crate::net::transport::Transport;
 use crate::time::instant::Instant;
@@ -117,8 +119,8 @@ impl<S: Socket> AsyncRead for WatchedIo<S> {
         ready!(Pin::new(&mut own.transport).poll_read(context, buffer))?;
         let bytes = buffer.filled().get(before..).unwrap_or_default();
         let read = bytes.len();
-        own.watch.meter.borrow_mut().received(bytes, own.watch.now.get());
-        own.watch.left.set(left.saturating_sub(read));
+        let frames = own.watch.meter.borrow_mut().received(bytes, own.watch.now.get());
+        own.watch.left.set(left.saturating_sub(read + frames * HTTP2_ENDPOINT_FRAME_COST));
         own.watch.received.set(own.watch.received.get() + read as u64);
         own.watch.received_at.set(own.watch.now.get());
         Poll::Ready(Ok(()))
