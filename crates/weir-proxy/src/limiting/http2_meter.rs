@@ -492,10 +492,10 @@ mod tests {
         let now = start + Duration::from_secs(3);
         (0..10).for_each(|_| _ = meter.received(&frame(1, 5, 20), now));
         assert_eq!(spent(&mut meter, now), 10 * 4);
-        meter.wrote(&[0; 10 * 1024 + 5]);
-        assert_eq!(spent(&mut meter, now), 10 * 4);
+        meter.wrote(&[0; 5 * 1024 + 5]);
+        assert_eq!(spent(&mut meter, now), 5 * 64);
         meter.wrote(&[0; 1019]);
-        assert_eq!(spent(&mut meter, now), 4);
+        assert_eq!(spent(&mut meter, now), 64);
         assert_eq!(spent(&mut meter, now + Duration::from_hours(9)), 512, "no more than the burst");
     }
 
