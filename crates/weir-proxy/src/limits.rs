@@ -256,8 +256,8 @@ pub(crate) const HTTP2_UNSEEN_RESETS: usize = 128;
 pub(crate) const HTTP2_GOAWAY_PATIENCE: Duration = Duration::from_secs(1);
 /// The time in which an HTTP/2 connection sends its last frames.
 pub(crate) const HTTP2_LAST_WORDS: Duration = Duration::from_secs(1);
-/// The most bytes that are discarded after the end of an HTTP/2 connection whose client has exceeded
-/// a budget, in place of [`LINGERING_BYTES`].
+/// The most bytes that are discarded after the end of an HTTP/2 connection whose client has
+/// exceeded a budget, in place of [`LINGERING_BYTES`].
 pub(crate) const HTTP2_LINGERING_BYTES: usize = 128 * 1024;
 /// The most streams at once of an HTTP/2 connection to an endpoint, if the endpoint permits more.
 pub(crate) const HTTP2_ENDPOINT_STREAMS: usize = 100;
@@ -277,9 +277,9 @@ pub(crate) const HTTP2_OWN_RESETS: u64 = 1024;
 pub(crate) const HTTP2_EMPTY_DATA: u32 = 50;
 /// The time that a head of an endpoint may take from its first frame to its last.
 pub(crate) const HTTP2_ENDPOINT_HEAD: Duration = Duration::from_secs(10);
-/// The silence of an endpoint with open streams after which a PING asks whether it is there, the time
-/// in which anything has to come then, and the time between two PINGs of one silence: servers of
-/// gRPC end connections with more than two PINGs in five minutes without data.
+/// The silence of an endpoint with open streams after which a PING asks whether it is there, the
+/// time in which anything has to come then, and the time between two PINGs of one silence: servers
+/// of gRPC end connections with more than two PINGs in five minutes without data.
 pub(crate) const HTTP2_PING_AFTER: Duration = Duration::from_secs(10);
 pub(crate) const HTTP2_PING_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) const HTTP2_PING_AGAIN: Duration = Duration::from_mins(6);
@@ -289,7 +289,8 @@ pub(crate) const HTTP2_REPEATS: u8 = 2;
 /// The number of connections that an exchange waits for one after the other, if others take their
 /// streams or the endpoint takes none.
 pub(crate) const HTTP2_OPENINGS: u32 = 4;
-/// The time for which an endpoint with `http_version auto` that has chosen HTTP/1.1 is not asked again.
+/// The time for which an endpoint with `http_version auto` that has chosen HTTP/1.1 is not asked
+/// again.
 pub(crate) const HTTP1_REMEMBERED: Duration = Duration::from_mins(1);
 /// The time between two sentences to the operator about clients that a worker cut off.
 pub(crate) const NOTICE_PAUSE: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ use super::statements::StatementId;
 use super::values::{self, OF_STREAM, ProxyHeaders, line_template, template};
 use crate::native::NativeLine;
 
-/// Variables that never have a value in Weir: it compresses nothing, has no cache and takes no early data; those of the
-/// PROXY protocol only where no listener expects its header.
+/// Variables that never have a value in Weir: it compresses nothing, has no cache and takes no
+/// early data; those of the PROXY protocol only where no listener expects its header.
 const WITHOUT_VALUE: [&str; 7] = [
     "gzip_ratio",
     "upstream_cache_status",

@@ -25,8 +25,8 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         inner
     }
 
-    /// Returns the same scope for servers of a protocol: settings of `proxy_pass` are those that the
-    /// protocol has under its own names.
+    /// Returns the same scope for servers of a protocol: settings of `proxy_pass` are those that
+    /// the protocol has under its own names.
     pub(crate) fn with_protocol(&self, protocol: UpstreamProtocol) -> Self {
         Self { protocol, ..self.clone() }
     }

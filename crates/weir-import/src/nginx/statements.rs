@@ -69,7 +69,8 @@ impl Statement<'_> {
         self.directive.words.get(index).map_or("", |word| &word.text)
     }
 
-    /// Returns true if it shows the path of a request to others, which `rewrite` and `error_page` do with a URL.
+    /// Returns true if it shows the path of a request to others, which `rewrite` and `error_page`
+    /// do with a URL.
     fn shows_path(&self) -> bool {
         let is_url = || {
             ["http://", "https://", "$scheme"].iter().any(|start| self.word(1).starts_with(start))

@@ -96,8 +96,8 @@ impl<S: Socket> BodySink for UpstreamStream<S> {
         }
     }
 
-    /// A stream of HTTP/2 has one end of a direction (RFC 8441 section 5), as TCP has; a reset would
-    /// end the other direction too.
+    /// A stream of HTTP/2 has one end of a direction (RFC 8441 section 5), as TCP has; a reset
+    /// would end the other direction too.
     fn poll_break_off(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Own(transport) => transport.poll_break_off(context),

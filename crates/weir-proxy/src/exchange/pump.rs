@@ -331,8 +331,8 @@ impl Pump {
         buffers + self.kept_bytes() + converted
     }
 
-    /// The maximum that a read may take now: the known rest of the body, and the permitted surplus, as
-    /// far as the buffer of a body that is converted has not grown.
+    /// The maximum that a read may take now: the known rest of the body, and the permitted surplus,
+    /// as far as the buffer of a body that is converted has not grown.
     fn readable(&self) -> usize {
         let undecoded = self.raw.len().saturating_sub(self.at);
         let left = match self.decoder {

@@ -157,8 +157,8 @@ async fn stream<C: ClientSide>(
     Ok(finish(exchange, upload, form.next))
 }
 
-/// The framing of a response's body in the stream, and its most bytes. A stream of HTTP/2 has an end
-/// of its own, which is read in any case; `h2` compares the length.
+/// The framing of a response's body in the stream, and its most bytes. A stream of HTTP/2 has an
+/// end of its own, which is read in any case; `h2` compares the length.
 fn stream_framing(received: Framing, has_end: bool) -> (Framing, u64) {
     match received {
         framing if !has_end => (framing, u64::MAX),

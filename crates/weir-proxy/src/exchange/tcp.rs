@@ -1,6 +1,6 @@
 //! The exchange of a TCP connection: finds its route, gets an endpoint of the pool as a request
-//! does, and joins both connections into a tunnel, or writes the text of a `respond`. It looks at no byte but the beginning of a TLS
-//! handshake, if routes depend on it.
+//! does, and joins both connections into a tunnel, or writes the text of a `respond`. It looks at
+//! no byte but the beginning of a TLS handshake, if routes depend on it.
 
 use std::pin::pin;
 use std::task::Poll;

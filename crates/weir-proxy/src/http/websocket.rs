@@ -1,5 +1,5 @@
-//! WebSockets between versions of HTTP: the request for one is a GET with `Upgrade` over HTTP/1 (RFC
-//! 6455) and a CONNECT with `:protocol` over HTTP/2 (RFC 8441). It reads no frames of theirs.
+//! WebSockets between versions of HTTP: the request for one is a GET with `Upgrade` over HTTP/1
+//! (RFC 6455) and a CONNECT with `:protocol` over HTTP/2 (RFC 8441). It reads no frames of theirs.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
@@ -27,8 +27,8 @@ impl WebSocketAccept {
     }
 }
 
-/// Makes a request as HTTP/1 has it one of HTTP/2. Returns false for a request without `:authority`,
-/// which RFC 8441 section 4 wants.
+/// Makes a request as HTTP/1 has it one of HTTP/2. Returns false for a request without
+/// `:authority`, which RFC 8441 section 4 wants.
 pub(crate) fn ask_over_http2(request: &mut Request<()>) -> bool {
     *request.method_mut() = Method::CONNECT;
     let headers = request.headers_mut();

@@ -51,9 +51,9 @@ const fn unlimited(what: Http2Excess) -> FrameBudget {
     budget(what, u32::MAX / FRAME, u32::MAX)
 }
 
-/// gRPC in Go measures the round trip with a PING for each DATA frame that it receives, unless one is
-/// on its way, and the smallest frame has some twenty bytes. Of the 17 bytes that answer a PING, half
-/// a PING comes back.
+/// gRPC in Go measures the round trip with a PING for each DATA frame that it receives, unless one
+/// is on its way, and the smallest frame has some twenty bytes. Of the 17 bytes that answer a PING,
+/// half a PING comes back.
 const PINGS: FrameBudget = FrameBudget {
     per_request: 2 * FRAME,
     per_kilobyte: 32,

@@ -1,6 +1,6 @@
 //! The windows of the bodies that an HTTP/2 connection receives, from a client or from an endpoint.
-//! They are small at first, so that bodies that are not read take little memory. One that limits its
-//! sender grows:
+//! They are small at first, so that bodies that are not read take little memory. One that limits
+//! its sender grows:
 //!
 //! ```text
 //!  Quiet ──a window's bytes were read──▶ Measuring ──PONG──▶ grow, if one stream's reader took

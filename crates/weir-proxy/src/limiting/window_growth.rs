@@ -1,5 +1,5 @@
-//! The bytes by which all HTTP/2 connections of one side have let their windows grow. Each byte is a
-//! byte of a body that a peer may send and that may have to be kept here.
+//! The bytes by which all HTTP/2 connections of one side have let their windows grow. Each byte is
+//! a byte of a body that a peer may send and that may have to be kept here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

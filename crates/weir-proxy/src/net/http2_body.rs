@@ -1,5 +1,5 @@
-//! The body of a stream, for both sides: the sending of DATA frames within the windows of its stream
-//! and connection, and the received bytes that wait for their reader.
+//! The body of a stream, for both sides: the sending of DATA frames within the windows of its
+//! stream and connection, and the received bytes that wait for their reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -41,9 +41,9 @@ pub(crate) fn poll_send(
     Poll::Ready(Ok(()))
 }
 
-/// The bytes that a stream has received and its reader has not taken. While the reader is not ready,
-/// small frames are copied together: they would take more memory here than their windows say, and
-/// `h2` ends connections on which many of them wait.
+/// The bytes that a stream has received and its reader has not taken. While the reader is not
+/// ready, small frames are copied together: they would take more memory here than their windows
+/// say, and `h2` ends connections on which many of them wait.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedData {
     /// The frame that is being read, before the others.

@@ -1,5 +1,5 @@
-//! The HTTP/2 streams to an endpoint, counted over all workers. A connection counts for itself and adds
-//! what is new, so that streams of several workers do not contend for each count.
+//! The HTTP/2 streams to an endpoint, counted over all workers. A connection counts for itself and
+//! adds what is new, so that streams of several workers do not contend for each count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

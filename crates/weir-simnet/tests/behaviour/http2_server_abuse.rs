@@ -1,5 +1,6 @@
-//! Servers of HTTP/2 that cost much with few bytes: their connection ends, is counted, and others go
-//! on; an honest server is left alone, and connections are left before the library would end them.
+//! Servers of HTTP/2 that cost much with few bytes: their connection ends, is counted, and others
+//! go on; an honest server is left alone, and connections are left before the library would end
+//! them.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! The windows of bodies over HTTP/2, of requests and of responses: small at first, and as large as a
-//! long path needs.
+//! The windows of bodies over HTTP/2, of requests and of responses: small at first, and as large as
+//! a long path needs.
 
 use std::time::Duration;
 

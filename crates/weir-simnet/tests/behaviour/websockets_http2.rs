@@ -1,5 +1,6 @@
-//! WebSockets to servers of HTTP/2 (RFC 8441), of clients of both versions; `http2_exchanges.rs` has
-//! those of HTTP/2 clients to servers of HTTP/1, and `interim.rs` those of HTTP/1 on both sides.
+//! WebSockets to servers of HTTP/2 (RFC 8441), of clients of both versions; `http2_exchanges.rs`
+//! has those of HTTP/2 clients to servers of HTTP/1, and `interim.rs` those of HTTP/1 on both
+//! sides.
 
 use std::time::Duration;
 

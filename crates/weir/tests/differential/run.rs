@@ -285,7 +285,8 @@ fn judge(case: &Case, reference: Reference, theirs: &Observed, ours: &Observed) 
         }
     }
     let whole = [
-        // Each request has a connection of its own, and with it a worker: their lines have no order.
+        // Each request has a connection of its own, and with it a worker: their lines have no
+        // order.
         ("log", sorted(&theirs.logs), sorted(&ours.logs), &case.log_differs),
         ("checks", theirs.checks.clone(), ours.checks.clone(), &case.checks_differ),
     ];

@@ -17,7 +17,8 @@ use crate::support::programs::Certificate;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
-/// A program of this test: a script in Debian's Python, whose packages have gRPC, or one with tonic.
+/// A program of this test: a script in Debian's Python, whose packages have gRPC, or one with
+/// tonic.
 pub(crate) struct Script {
     child: Child,
     input: ChildStdin,

@@ -105,8 +105,8 @@ fn haproxy_between(directory: &Directory, bind: &str, server: &str) -> Haproxy {
     )
 }
 
-/// HAProxy translates WebSockets between HTTP/1 and HTTP/2 (RFC 8441): one behind Weir is its server
-/// of HTTP/2, another one before it its client of HTTP/2.
+/// HAProxy translates WebSockets between HTTP/1 and HTTP/2 (RFC 8441): one behind Weir is its
+/// server of HTTP/2, another one before it its client of HTTP/2.
 #[test]
 fn a_websocket_passes_to_haproxy_over_http2_from_clients_of_both_versions() {
     let directories = [Directory::new(), Directory::new(), Directory::new()];

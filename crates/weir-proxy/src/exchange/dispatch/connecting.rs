@@ -80,8 +80,8 @@ impl ConnectFailure {
 }
 
 impl Dispatch<'_> {
-    /// Takes an idle connection, or a stream of one that is shared, if there is one. It never waits:
-    /// it is asynchronous only because the connection's bytes have to wake this task.
+    /// Takes an idle connection, or a stream of one that is shared, if there is one. It never
+    /// waits: it is asynchronous only because the connection's bytes have to wake this task.
     pub(super) async fn ready_connection<C: ClientSide>(
         &self,
         exchange: &Exchange<'_, C>,
@@ -111,9 +111,9 @@ impl Dispatch<'_> {
             .await
     }
 
-    /// The purpose of the stream that the request has if it shares a connection to this endpoint. With
-    /// `http_version auto` HTTP/1.1 has the switches of protocols that the endpoint does not take
-    /// over HTTP/2; with `2` a switch to another protocol than WebSocket is not offered.
+    /// The purpose of the stream that the request has if it shares a connection to this endpoint.
+    /// With `http_version auto` HTTP/1.1 has the switches of protocols that the endpoint does not
+    /// take over HTTP/2; with `2` a switch to another protocol than WebSocket is not offered.
     fn stream_purpose<C: ClientSide>(
         &self,
         exchange: &Exchange<'_, C>,
@@ -219,8 +219,8 @@ impl Dispatch<'_> {
     }
 
     /// Waits for a stream of a connection that is being opened, and has one opened if there is none
-    /// with room. `None` if a connection of HTTP/1.1 is to be opened: because the endpoint speaks only
-    /// that and another exchange has the connection, or because the request needs it.
+    /// with room. `None` if a connection of HTTP/1.1 is to be opened: because the endpoint speaks
+    /// only that and another exchange has the connection, or because the request needs it.
     async fn await_stream<C: ClientSide>(
         &self,
         exchange: &mut Exchange<'_, C>,
@@ -272,8 +272,8 @@ impl Dispatch<'_> {
         Err(Unopened::Failed(ConnectFailure::Socket(error)))
     }
 
-    /// The outcome for a request whose purpose the endpoint takes no streams for: with `http_version
-    /// auto` it has a connection of HTTP/1.1.
+    /// The outcome for a request whose purpose the endpoint takes no streams for: with
+    /// `http_version auto` it has a connection of HTTP/1.1.
     fn goes_without_stream<T>(&self, index: usize) -> Result<Option<T>, Unopened> {
         let endpoint = self.pool.endpoints.get(index);
         let has_choice = endpoint.is_some_and(|endpoint| endpoint.http == UpstreamHttp::Auto);

@@ -411,8 +411,8 @@ impl<N: Net> Driver<N> {
     }
 
     /// Fits the windows to what the streams' readers take, and notes the answer to a PING. Returns
-    /// true if there is a PING to send. The measurements are no burden on servers of gRPC: they send
-    /// data meanwhile.
+    /// true if there is a PING to send. The measurements are no burden on servers of gRPC: they
+    /// send data meanwhile.
     fn follow_pings(&mut self, context: &mut Context<'_>, now: Instant) -> bool {
         let Self { http2, shared, windows, pings, .. } = self;
         let is_answered = pings.is_answered(context);

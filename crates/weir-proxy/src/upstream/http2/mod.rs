@@ -1,6 +1,6 @@
 //! A worker's HTTP/2 connections to endpoints. An exchange takes the place of a stream on one that
-//! has room; otherwise it waits for one that is being opened, or has another one opened. No exchange
-//! waits for the end of another one's stream.
+//! has room; otherwise it waits for one that is being opened, or has another one opened. No
+//! exchange waits for the end of another one's stream.
 
 mod connection;
 pub(crate) mod opening;

@@ -1,6 +1,6 @@
-//! One stream to an endpoint, as the exchange sees any connection to one: it writes a request's head
-//! as HTTP/1 text and the bytes of the body, and reads the same of the response. Both directions
-//! move independently. A stream that is dropped before both have ended is reset.
+//! One stream to an endpoint, as the exchange sees any connection to one: it writes a request's
+//! head as HTTP/1 text and the bytes of the body, and reads the same of the response. Both
+//! directions move independently. A stream that is dropped before both have ended is reset.
 //!
 //! The request's head and the latest bytes of its body wait here until more follows, a flush, or
 //! the end, so that the end of the stream is a flag of their frame and not a frame of its own.

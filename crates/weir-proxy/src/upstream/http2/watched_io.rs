@@ -1,6 +1,6 @@
 //! The bytes of an HTTP/2 connection to an endpoint on their way to `h2`: notes when something was
-//! received, counts frames, ends a turn after so many bytes, and passes on no more once the endpoint
-//! has exceeded a budget.
+//! received, counts frames, ends a turn after so many bytes, and passes on no more once the
+//! endpoint has exceeded a budget.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -55,7 +55,8 @@ impl IoWatch {
         self.meter.borrow().excess().or(is_late.then_some(Http2Excess::SlowHead))
     }
 
-    /// The time at which a head that has begun has to be complete: nothing else comes before its end.
+    /// The time at which a head that has begun has to be complete: nothing else comes before its
+    /// end.
     pub(super) fn head_deadline(&self) -> Option<Instant> {
         Some(self.meter.borrow().open_head()? + HTTP2_ENDPOINT_HEAD)
     }

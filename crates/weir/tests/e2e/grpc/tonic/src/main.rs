@@ -1,6 +1,6 @@
-//! A server and a client of gRPC with tonic and no generated code: messages are bytes. They take the
-//! arguments and commands of `server.py` and `client.py`: `tonic-calls server NAME`, `tonic-calls
-//! client ADDRESS`.
+//! A server and a client of gRPC with tonic and no generated code: messages are bytes. They take
+//! the arguments and commands of `server.py` and `client.py`: `tonic-calls server NAME`,
+//! `tonic-calls client ADDRESS`.
 
 mod client;
 mod codec;
