@@ -19,6 +19,7 @@ mod grpc;
 mod guards;
 mod headers;
 mod host_groups;
+mod host_names;
 mod index_takers;
 mod internal_redirects;
 mod limits;

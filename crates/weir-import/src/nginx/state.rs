@@ -289,18 +289,18 @@ pub(crate) struct HostNames {
     pub(crate) first: String,
 }
 
+impl HostNames {
+    /// Returns the number of host blocks that the server becomes.
+    pub(crate) fn blocks(&self) -> usize {
+        1 + self.leading.len() + self.trailing.len() + self.regexes.len()
+    }
+}
+
 impl Continuations {
     /// Forgets those of the server before.
     pub(crate) fn begin_server(&mut self) {
         self.names.clear();
         self.pending.clear();
-    }
-}
-
-impl HostNames {
-    /// Returns the number of host blocks that the server becomes.
-    pub(crate) fn blocks(&self) -> usize {
-        1 + self.leading.len() + self.trailing.len() + self.regexes.len()
     }
 }
 
