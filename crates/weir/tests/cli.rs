@@ -398,7 +398,7 @@ fn a_file_that_was_taken_for_another_program_s_says_so() {
         "x.conf, read as a file of HAProxy (--from weir reads it as one of Weir): 1 error";
     let text = say("workers 1\nfrontend a\n    bind :8080\n", &[]);
     assert!(text.contains(haproxy), "{text}");
-    // Somebody who named the language, or whose file is known in part, knows it.
+    // It is known where the language was named, or a part of the file was read.
     for (text, more) in [
         (unknown, &["--from", "nginx"][..]),
         ("worker_processes 1;\nevents { }\nhttp { perl_modules a; }\n", &[]),

@@ -92,7 +92,7 @@ impl<'t> Converter<'_, 't> {
         if !self.switch(scope, "proxy_ssl_verify", false) {
             let of = if scope.protocol() == UpstreamProtocol::Grpc { "grpc" } else { "proxy" };
             let risk = format!(
-                "the certificates of servers are not verified, as in nginx: whoever is on the way to them can read and change everything; write `{of}_ssl_verify on` and `{of}_ssl_trusted_certificate`"
+                "the certificates of servers are not verified, as in nginx: anything on the way to them can read and change everything; write `{of}_ssl_verify on` and `{of}_ssl_trusted_certificate`"
             );
             match self.single(scope, "proxy_ssl_verify") {
                 Some(id) => self.outcomes.differs(id, risk),

@@ -4,7 +4,8 @@
 use std::net::{SocketAddr, TcpStream};
 
 use crate::grpc::{client, is_there, server};
-use crate::support::programs::{Haproxy, Nginx};
+use crate::nginx_conf::Pair;
+use crate::support::programs::Haproxy;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
@@ -34,7 +35,6 @@ fn calls_pass_with_a_file_of_nginx() {
     if !is_there() {
         return;
     }
-    let directory = Directory::new();
     let (_one, address) = server("one");
     let http = format!(
         "upstream app {{ server {address}; keepalive 4; }}
@@ -44,17 +44,9 @@ fn calls_pass_with_a_file_of_nginx() {
              location /weir.test.Echo/ {{ grpc_pass grpc://app; grpc_set_header X-Real-IP $remote_addr; }}
          }}"
     );
-    let nginx = Nginx::start(&directory, "same", &http);
-    check_calls("nginx", nginx.address);
-    let file = std::fs::read_to_string(directory.text("same/nginx.conf")).unwrap();
-    let file = file
-        .replace(&nginx.address.to_string(), "127.0.0.1:0")
-        .replace("/same/pid;", "/weir.pid;")
-        .replace("error_log stderr error;", "error_log stderr notice;")
-        .replace("user root root;", "");
-    let path = directory.file("weir-nginx.conf", file);
-    let weir = Weir::run(weir_command().args(["run", "-c"]).arg(path), 1);
-    check_calls("weir", weir.address());
+    let both = Pair::start(&http);
+    check_calls("nginx", both.nginx.address);
+    check_calls("weir", both.weir.address());
 }
 
 #[test]

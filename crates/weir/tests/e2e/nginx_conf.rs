@@ -13,16 +13,16 @@ use crate::support::programs::{Nginx, Refusing};
 use crate::support::weir::{Weir, weir_command};
 
 /// Both programs on one file, with their own addresses.
-struct Pair {
-    nginx: Nginx,
-    weir: Weir,
+pub(crate) struct Pair {
+    pub(crate) nginx: Nginx,
+    pub(crate) weir: Weir,
     // The sockets of the programs live in it.
     _directory: Directory,
 }
 
 impl Pair {
     /// Starts both with this text in the `http` block; `ADDRESS` in it is the listener's address.
-    fn start(http: &str) -> Self {
+    pub(crate) fn start(http: &str) -> Self {
         let directory = Directory::new();
         let http = format!("access_log off; port_in_redirect off; {http}");
         let nginx = Nginx::start(&directory, "same", &http);

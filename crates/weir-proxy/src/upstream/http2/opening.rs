@@ -121,7 +121,7 @@ impl<S> Opening<S> {
     }
 }
 
-/// An opening whose task runs. However that ends, nobody waits for it any longer.
+/// An opening whose task runs. However that ends, no request waits for it any longer.
 struct BegunOpening<'a, N: Net> {
     connections: &'a Http2Connections<N>,
     endpoint: &'a UpstreamEndpoint,
