@@ -35,6 +35,6 @@ pub use exchange::entry::{
     Preread, ProcessCounts, Setback, Slashes, TCP, TlsParameters,
 };
 pub use exchange::explain::{ExchangeRecord, FailedAttemptRecord, RunnerUpRecord};
-pub use exchange::grpc::{GrpcMethod, GrpcStatus, is_grpc, is_grpc_web};
+pub use exchange::grpc::{GrpcMethod, GrpcStatus, GrpcWebType, is_grpc};
 pub use exchange::reasons::{Delays, NamedRunnerUp, Reasons, WaitedFor};
 pub use exchange::times::{Micros, Times};

@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use weir_stats::Cause;
 use weir_wire::{
-    ChunkedDecoder, Framing, HeadLimits, Located, Method, RequestHead, ResponseHead, Scan, Step,
-    Version, encode,
+    ChunkedDecoder, Framing, HeadLimits, Located, Method, RequestHead, Scan, Step, Version, encode,
 };
 
 use crate::connection::client_connection::Connection;
 use crate::exchange::client_side::{
-    ClientSide, ConnectionFacts, ReadBody, ReceivedBody, RequestBody, ResponseForm, ResponseStart,
+    ClientSide, ConnectionFacts, ReadBody, ReceivedBody, RelayedResponse, RequestBody,
+    ResponseForm, ResponseStart,
 };
 use crate::exchange::malformed::keep_malformed;
 use crate::exchange::outcome::{Ended, Next, Refusal};
@@ -186,7 +186,7 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
         &mut self,
         scope: Scope<'_, N>,
         heads: &Heads,
-        start: &ResponseStart<'_>,
+        start: &ResponseStart,
     ) -> ResponseForm {
         let request = &heads.request;
         let received = match start.body {
@@ -323,7 +323,7 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
 }
 
 /// The framing of a relayed response.
-fn framing_downstream(request: &RequestHead, response: &ResponseHead) -> (BodyFraming, Encoder) {
+fn framing_downstream(request: &RequestHead, response: RelayedResponse) -> (BodyFraming, Encoder) {
     match response.framing {
         Framing::None if request.method == Method::Head || response.status == 304 => {
             (BodyFraming::AsReceived, Encoder::Plain)

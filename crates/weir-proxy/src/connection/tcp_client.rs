@@ -154,7 +154,7 @@ impl<N: Net> ClientSide for TcpClient<'_, N> {
         &mut self,
         _scope: Scope<'_, N>,
         _heads: &Heads,
-        _start: &ResponseStart<'_>,
+        _start: &ResponseStart,
     ) -> ResponseForm {
         let (framing, encoder) = (BodyFraming::None, Encoder::Plain);
         ResponseForm { framing, encoder, connection: ConnectionLine::None, next: Next::Close }

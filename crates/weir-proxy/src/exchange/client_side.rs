@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_stats::{Cause, Micros, Preread};
-use weir_wire::{Framing, RequestHead, ResponseHead, Version};
+use weir_wire::{Framing, RequestHead, Version};
 
 use crate::exchange::body_stream::BodyStream;
 use crate::exchange::outcome::{Ended, Next};
@@ -76,7 +76,7 @@ pub(crate) trait ClientSide: Sized {
         &mut self,
         scope: Scope<'_, Self::Net>,
         heads: &Heads,
-        start: &ResponseStart<'_>,
+        start: &ResponseStart,
     ) -> ResponseForm;
 
     /// Begins a response, also an interim one, with the head at the beginning of `out`. A client
@@ -284,11 +284,18 @@ pub(crate) enum RequestBody {
     Abandoned,
 }
 
+/// The data of an endpoint's response that decide on its form.
+#[derive(Clone, Copy)]
+pub(crate) struct RelayedResponse {
+    pub(crate) status: u16,
+    /// The framing of the body that the client gets: without a length if it is converted.
+    pub(crate) framing: Framing,
+}
+
 /// A response that begins.
-pub(crate) struct ResponseStart<'a> {
-    /// The head as received from the endpoint; `None` for one of Weir's own responses, which all
-    /// have a length.
-    pub(crate) relayed: Option<&'a ResponseHead>,
+pub(crate) struct ResponseStart {
+    /// The response of an endpoint; `None` for one of Weir's own, which all have a length.
+    pub(crate) relayed: Option<RelayedResponse>,
     /// The progress of the request's body.
     pub(crate) body: RequestBody,
     /// The time at which the response begins.

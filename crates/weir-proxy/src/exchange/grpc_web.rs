@@ -1,5 +1,6 @@
 //! Calls of gRPC-Web, where the listener converts them: the endpoint gets and sends gRPC.
 
+use weir_stats::is_grpc;
 use weir_wire::Framing;
 
 use crate::exchange::client_side::ClientSide;
@@ -31,7 +32,8 @@ pub(crate) fn body_form<C: ClientSide>(exchange: &Exchange<'_, C>, raw: &[u8]) -
     if exchange.heads.response.framing == Framing::None {
         return None;
     }
-    response_type(exchange, raw).map(|_| call.response)
+    let kind = exchange.heads.response.header(raw, "content-type")?;
+    is_grpc(kind).then_some(call.response)
 }
 
 /// The framing of a response in the client's stream: the trailers are a part of a converted body.

@@ -12,7 +12,9 @@ use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method};
 
 use crate::exchange::attempt::Attempt;
-use crate::exchange::client_side::{ClientSide, RequestBody, ResponseForm, ResponseStart};
+use crate::exchange::client_side::{
+    ClientSide, RelayedResponse, RequestBody, ResponseForm, ResponseStart,
+};
 use crate::exchange::facts::ExchangeOutcome;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::{Bounds, Pump, PumpFailure, Waiting};
@@ -308,12 +310,7 @@ fn response_form<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     attempt: &Attempt<'_, StreamOf<C>>,
 ) -> ResponseForm {
-    let received = exchange.heads.response.framing;
     let web = grpc_web::body_form(exchange, &attempt.raw);
-    if web.is_some() {
-        // The length of a converted body is not known.
-        exchange.heads.response.framing = Framing::Chunked;
-    }
     let Exchange { scope, client, heads, arrival, .. } = exchange;
     let is_left =
         heads.internal.drops_body() && heads.request.framing != Framing::None && !arrival.body_read;
@@ -322,9 +319,10 @@ fn response_form<C: ClientSide>(
         true => RequestBody::Received,
         false => RequestBody::Arriving,
     };
-    let start = ResponseStart { relayed: Some(&heads.response), body, at: attempt.heard };
+    let framing = if web.is_some() { Framing::Chunked } else { heads.response.framing };
+    let relayed = Some(RelayedResponse { status: heads.response.status, framing });
+    let start = ResponseStart { relayed, body, at: attempt.heard };
     let form = client.response_form(*scope, heads, &start);
-    heads.response.framing = received;
     ResponseForm { encoder: grpc_web::encoder(form.encoder, web), ..form }
 }
 

@@ -252,7 +252,7 @@ impl ClientSide for FramedClient {
         &mut self,
         _: Scope<'_, MemoryNet>,
         _: &Heads,
-        start: &ResponseStart<'_>,
+        start: &ResponseStart,
     ) -> ResponseForm {
         let framing = match start.relayed.map(|response| response.framing) {
             Some(Framing::Length(length)) => BodyFraming::Length(length),

@@ -3,12 +3,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use weir_stats::is_grpc;
+use weir_stats::{GrpcWebType, is_grpc};
 use weir_wire::{Method, RequestHead};
 
-/// The content types of gRPC-Web, and of gRPC.
-const TEXT: &[u8] = b"application/grpc-web-text";
-const BINARY: &[u8] = b"application/grpc-web";
+/// The content type of gRPC.
 const GRPC: &[u8] = b"application/grpc";
 
 /// The bit of a frame's first byte that says that it has trailers.
@@ -27,6 +25,10 @@ pub(crate) enum WebForm {
 }
 
 impl WebForm {
+    fn of(kind: GrpcWebType<'_>) -> Self {
+        if kind.is_text { Self::Text } else { Self::Binary }
+    }
+
     /// The content type of a body in this form.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
@@ -58,29 +60,10 @@ impl WebCall {
 
     /// The call whose request has these headers; `None` if it is none of gRPC-Web.
     fn of(content_type: &[u8], accept: Option<&[u8]>) -> Option<Self> {
-        let WebType { form, .. } = WebType::of(content_type)?;
+        let form = WebForm::of(GrpcWebType::of(content_type)?);
         let accepted = accept.unwrap_or_default().split(|byte| *byte == b',');
-        let response = accepted.map(<[u8]>::trim_ascii).find_map(WebType::of);
-        Some(Self { request: form, response: response.map_or(form, |accepted| accepted.form) })
-    }
-}
-
-/// A content type of gRPC-Web.
-struct WebType<'a> {
-    form: WebForm,
-    /// The rest, such as `+proto`.
-    rest: &'a [u8],
-}
-
-impl<'a> WebType<'a> {
-    fn of(content_type: &'a [u8]) -> Option<Self> {
-        let rest_behind = |prefix: &[u8]| {
-            let (begin, rest) = content_type.split_at_checked(prefix.len())?;
-            let ends = matches!(rest.first(), None | Some(b'+' | b';' | b' '));
-            (ends && begin.eq_ignore_ascii_case(prefix)).then_some(rest)
-        };
-        let text = rest_behind(TEXT).map(|rest| Self { form: WebForm::Text, rest });
-        text.or_else(|| rest_behind(BINARY).map(|rest| Self { form: WebForm::Binary, rest }))
+        let response = accepted.map(<[u8]>::trim_ascii).find_map(GrpcWebType::of);
+        Some(Self { request: form, response: response.map_or(form, WebForm::of) })
     }
 }
 
@@ -90,7 +73,7 @@ pub(crate) fn request_type(head: &RequestHead, bytes: &[u8]) -> Option<Vec<u8>> 
 }
 
 fn to_grpc(content_type: &[u8]) -> Option<Vec<u8>> {
-    WebType::of(content_type).map(|kind| [GRPC, kind.rest].concat())
+    GrpcWebType::of(content_type).map(|kind| [GRPC, kind.rest].concat())
 }
 
 /// The content type in this form of gRPC-Web for one of gRPC; `None` if it is none.

@@ -8,8 +8,8 @@ use crate::access_log::haproxy::HaproxyField;
 use crate::access_log::variable::{Definition, Plain, VariableKind};
 use crate::access_log::{clock, decoded_path, escape, format, why};
 use crate::{
-    ClientCertificate, Clock, Entry, Escape, FailedAttempt, GrpcMethod, HTTP2, Headers, Micros,
-    Setback, Slashes, TCP, Variable, is_grpc, is_grpc_web,
+    ClientCertificate, Clock, Entry, Escape, FailedAttempt, GrpcMethod, GrpcWebType, HTTP2,
+    Headers, Micros, Setback, Slashes, TCP, Variable, is_grpc,
 };
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -284,10 +284,9 @@ pub(crate) fn grpc_method<'a>(entry: &Entry<'a>) -> Option<GrpcMethod<'a>> {
     if entry.method != b"POST" {
         return None;
     }
-    let is_call = entry
-        .request_headers
-        .value("content-type")
-        .is_some_and(|kind| is_grpc_web(kind) || entry.protocol == HTTP2 && is_grpc(kind));
+    let is_call = entry.request_headers.value("content-type").is_some_and(|kind| {
+        GrpcWebType::of(kind).is_some() || entry.protocol == HTTP2 && is_grpc(kind)
+    });
     is_call.then(|| GrpcMethod::of_path(current_path(entry))).flatten()
 }
 

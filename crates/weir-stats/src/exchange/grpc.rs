@@ -116,13 +116,28 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
     begins && matches!(content_type.get(TYPE.len()), None | Some(b'+' | b';' | b' '))
 }
 
-/// Returns true for a content type of gRPC-Web, such as `application/grpc-web-text+proto`.
-pub fn is_grpc_web(content_type: &[u8]) -> bool {
-    const TYPE: &[u8] = b"application/grpc-web";
-    let Some((begin, rest)) = content_type.split_at_checked(TYPE.len()) else { return false };
-    let text = rest.split_at_checked(5).filter(|(begin, _)| begin.eq_ignore_ascii_case(b"-text"));
-    let rest = text.map_or(rest, |(_, rest)| rest);
-    begin.eq_ignore_ascii_case(TYPE) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+/// A content type of gRPC-Web, such as `application/grpc-web-text+proto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrpcWebType<'a> {
+    /// Set if the body is in base64.
+    pub is_text: bool,
+    /// What stands behind it, such as `+proto`.
+    pub rest: &'a [u8],
+}
+
+impl<'a> GrpcWebType<'a> {
+    /// Reads a content type; `None` if it is another.
+    pub fn of(content_type: &'a [u8]) -> Option<Self> {
+        let behind = |own: &[u8], text: &'a [u8]| {
+            let (begin, rest) = text.split_at_checked(own.len())?;
+            begin.eq_ignore_ascii_case(own).then_some(rest)
+        };
+        let binary = behind(b"application/grpc-web", content_type)?;
+        let text = behind(b"-text", binary);
+        let rest = text.unwrap_or(binary);
+        let ends = matches!(rest.first(), None | Some(b'+' | b';' | b' '));
+        ends.then_some(Self { is_text: text.is_some(), rest })
+    }
 }
 
 #[cfg(test)]
@@ -173,10 +188,11 @@ mod tests {
             assert!(!is_grpc(other.as_bytes()), "{other}");
         }
         for own in ["application/grpc-web", "Application/gRPC-Web-Text+proto"] {
-            assert!(is_grpc_web(own.as_bytes()), "{own}");
+            let kind = GrpcWebType::of(own.as_bytes()).unwrap();
+            assert_eq!(kind.is_text, own.contains("Text"), "{own}");
         }
         for other in ["application/grpc", "application/grpc-webs", "application/grpc-web-texts"] {
-            assert!(!is_grpc_web(other.as_bytes()), "{other}");
+            assert_eq!(GrpcWebType::of(other.as_bytes()), None, "{other}");
         }
     }
 }

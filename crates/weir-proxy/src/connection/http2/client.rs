@@ -161,7 +161,7 @@ impl<N: Net> ClientSide for Http2Client<N> {
         &mut self,
         _scope: Scope<'_, N>,
         heads: &Heads,
-        start: &ResponseStart<'_>,
+        start: &ResponseStart,
     ) -> ResponseForm {
         self.responds_itself = start.relayed.is_none();
         let framing = match start.relayed.map(|response| (response.framing, response.status)) {
