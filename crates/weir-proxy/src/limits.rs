@@ -274,7 +274,9 @@ pub(crate) const HTTP2_ENDPOINT_RESETS: usize = 1 << 16;
 /// DATA frames that come, after which requests have another connection: `h2` ends one for what
 /// comes for 65,536 streams that it has forgotten, and for more than 100 such frames.
 pub(crate) const HTTP2_OWN_RESETS: u64 = 1024;
-pub(crate) const HTTP2_EMPTY_DATA: u32 = 50;
+pub(crate) const HTTP2_EMPTY_DATA: usize = 50;
+/// The number of these frames and of open streams together from which on no further streams begin.
+pub(crate) const HTTP2_EMPTY_DATA_SOON: usize = 90;
 /// The time that a head of an endpoint may take from its first frame to its last.
 pub(crate) const HTTP2_ENDPOINT_HEAD: Duration = Duration::from_secs(10);
 /// The silence of an endpoint with open streams after which a PING asks whether it is there, the

@@ -92,7 +92,8 @@ static OF_ENDPOINTS: Budgets = [
     PINGS,
     budget(Http2Excess::Priorities, 256, 8 * 60),
     WINDOW_UPDATES,
-    budget(Http2Excess::EmptyData, 64, 8 * 60),
+    // Some servers send one before the end of each response.
+    FrameBudget { per_request: FRAME, ..budget(Http2Excess::EmptyData, 64, 8 * 60) },
     unlimited(Http2Excess::SmallData),
     budget(Http2Excess::OtherFrames, 64, 8 * 60),
     unlimited(Http2Excess::StalledStreams),

@@ -92,41 +92,25 @@ pub(crate) trait WindowedConnection {
     fn set_own_window(&mut self, bytes: u32);
 }
 
-impl<T, B> WindowedConnection for h2::server::Connection<T, B>
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-    B: Buf,
-{
-    fn pings(&mut self) -> Option<PingPong> {
-        self.ping_pong()
-    }
+macro_rules! windowed {
+    ($($connection:ty),*) => {$(
+        impl<T: AsyncRead + AsyncWrite + Unpin, B: Buf> WindowedConnection for $connection {
+            fn pings(&mut self) -> Option<PingPong> {
+                self.ping_pong()
+            }
 
-    fn set_stream_windows(&mut self, bytes: u32) -> Result<(), h2::Error> {
-        self.set_initial_window_size(bytes)
-    }
+            fn set_stream_windows(&mut self, bytes: u32) -> Result<(), h2::Error> {
+                self.set_initial_window_size(bytes)
+            }
 
-    fn set_own_window(&mut self, bytes: u32) {
-        self.set_target_window_size(bytes);
-    }
+            fn set_own_window(&mut self, bytes: u32) {
+                self.set_target_window_size(bytes);
+            }
+        }
+    )*};
 }
 
-impl<T, B> WindowedConnection for h2::client::Connection<T, B>
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-    B: Buf,
-{
-    fn pings(&mut self) -> Option<PingPong> {
-        self.ping_pong()
-    }
-
-    fn set_stream_windows(&mut self, bytes: u32) -> Result<(), h2::Error> {
-        self.set_initial_window_size(bytes)
-    }
-
-    fn set_own_window(&mut self, bytes: u32) {
-        self.set_target_window_size(bytes);
-    }
-}
+windowed!(h2::server::Connection<T, B>, h2::client::Connection<T, B>);
 
 /// The frames that a connection was made to send, and that its peer has to answer.
 #[derive(Clone, Copy, Default)]
@@ -135,7 +119,7 @@ pub(crate) struct SentFrames {
     pub(crate) settings: bool,
 }
 
-/// The PINGs of a connection: one can be on its way at a time, whoever has sent it.
+/// The PINGs of a connection: one can be on its way at a time, to measure the path or to look for the peer.
 #[derive(Default)]
 pub(crate) struct Pings {
     handle: Option<PingPong>,

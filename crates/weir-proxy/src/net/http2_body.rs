@@ -92,14 +92,15 @@ impl ReceivedData {
             return;
         }
         let blocks = self.others.get_or_insert_default();
-        if frame.len() >= HTTP2_LARGE_FRAME {
-            return blocks.push_back(DataBlock::Frame(frame));
-        }
+        // A block is filled before the next begins, also from large frames.
         while !frame.is_empty() {
             match blocks.back_mut() {
                 Some(DataBlock::Copied(block, _)) if block.len() < block.capacity() => {
                     let room = block.capacity() - block.len();
                     block.extend_from_slice(&frame.split_to(room.min(frame.len())));
+                }
+                _ if frame.len() >= HTTP2_LARGE_FRAME => {
+                    return blocks.push_back(DataBlock::Frame(frame));
                 }
                 _ => blocks.push_back(DataBlock::Copied(Vec::with_capacity(HTTP2_BLOCK), 0)),
             }
@@ -201,5 +202,16 @@ mod tests {
         assert!(data.overhead() < HTTP2_BLOCK, "{}", data.overhead());
         let blocks = data.others.as_ref().unwrap().len();
         assert_eq!(blocks, 50_000usize.div_ceil(HTTP2_BLOCK));
+    }
+
+    #[test]
+    fn small_and_large_frames_in_turns_leave_one_block_with_room() {
+        let mut data = ReceivedData::default();
+        let large = Bytes::from(vec![7; HTTP2_LARGE_FRAME]);
+        for _ in 0..10_000 {
+            data.keep(Bytes::from_static(b"s"));
+            data.keep(large.clone());
+        }
+        assert!(data.overhead() < HTTP2_BLOCK, "{}", data.overhead());
     }
 }

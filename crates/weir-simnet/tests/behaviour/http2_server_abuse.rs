@@ -155,6 +155,41 @@ fn a_connection_with_many_empty_frames_is_left_before_the_library_ends_it() {
     });
 }
 
+/// The library ends a connection at the 101st such frame.
+#[test]
+fn an_empty_frame_of_each_of_many_streams_at_once_breaks_none_off() {
+    play(&app(SERVER, ""), async |world| {
+        let origin = world.origin(1);
+        let mut clients = Vec::new();
+        for _ in 0..95 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            clients.push(client);
+        }
+        let mut upstream = origin.accept_frames(&[]).await;
+        for _ in 0..95 {
+            assert_eq!(upstream.frame().await.kind, HEADERS);
+        }
+        for number in 0..95 {
+            let stream = 2 * number + 1;
+            upstream.send(HEADERS, END_HEADERS, stream, &block(&[(":status", "200")])).await;
+            upstream.send(DATA, 0, stream, &[]).await;
+            upstream.send(DATA, END_STREAM, stream, b"ok").await;
+        }
+        for client in &mut clients {
+            assert_eq!(client.message().await.text(), "ok");
+        }
+        assert_eq!(ended(world), 0);
+        // The next request has another connection.
+        clients[0].send(GET).await;
+        let mut next = origin.accept_http2(100).await;
+        next.request().await.answer("ok");
+        assert_eq!(clients[0].message().await.text(), "ok");
+        assert_eq!((world.log().await.len(), world.connect_count(1)), (96, 2));
+        upstream.peer.rest().await;
+    });
+}
+
 #[test]
 fn a_connection_with_many_streams_that_were_reset_from_here_is_left() {
     play(&app(SERVER, ""), async |world| {

@@ -427,7 +427,7 @@ impl<N: Net> Driver<N> {
                 PingProbe::Quiet
             };
         }
-        sent.ping
+        sent.ping || sent.settings
     }
 
     fn decide(&mut self, now: Instant) -> DriverStep {
@@ -435,7 +435,7 @@ impl<N: Net> Driver<N> {
             self.say_excess(excess, now);
             return DriverStep::End;
         }
-        if self.watch.is_worn() {
+        if self.watch.is_worn(self.shared.streams.get()) {
             self.shared.leave();
         }
         let step = self.next_step(now);

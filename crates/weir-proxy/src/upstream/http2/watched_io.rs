@@ -14,7 +14,8 @@ use weir_stats::metrics::Http2Excess;
 use crate::limiting::http2_meter::Meter;
 use crate::limiting::http2_windows::SentFrames;
 use crate::limits::{
-    HTTP2_EMPTY_DATA, HTTP2_ENDPOINT_FRAME_COST, HTTP2_ENDPOINT_HEAD, HTTP2_TURN_BYTES,
+    HTTP2_EMPTY_DATA, HTTP2_EMPTY_DATA_SOON, HTTP2_ENDPOINT_FRAME_COST, HTTP2_ENDPOINT_HEAD,
+    HTTP2_TURN_BYTES,
 };
 use crate::net::Socket;
 use crate::net::transport::Transport;
@@ -62,9 +63,11 @@ impl IoWatch {
     }
 
     /// Returns true if the connection has had so many frames of a kind for whose number in all `h2`
-    /// ends connections that it should be left for another one.
-    pub(super) fn is_worn(&self) -> bool {
-        self.meter.borrow().empty_data() >= HTTP2_EMPTY_DATA
+    /// ends connections that it should be left for another one, or would have if each of its
+    /// streams had one more.
+    pub(super) fn is_worn(&self, streams: usize) -> bool {
+        let empty = self.meter.borrow().empty_data() as usize;
+        empty >= HTTP2_EMPTY_DATA || empty > 0 && empty + streams >= HTTP2_EMPTY_DATA_SOON
     }
 
     /// The reason for which `h2` ended the connection with `ENHANCE_YOUR_CALM`.
