@@ -92,8 +92,8 @@ pub use secret::Secret;
 pub use sticky::{SameSite, Secure, Sticky, StickyMode};
 pub use tcp_keepalive::TcpKeepalive;
 pub use tls::{
-    Certificate, ClientAuthority, ClientVerification, ServedNames, SrvName, TlsClient, TlsProtocol,
-    TlsServer, TlsVersion,
+    Certificate, CipherPreference, ClientAuthority, ClientVerification, ServedNames, SrvName,
+    TlsClient, TlsProtocol, TlsServer, TlsVersion,
 };
 pub use types::TypeTable;
 pub use variable::{

@@ -176,6 +176,8 @@ impl<'a> Checker<'a> {
                 let message = "no handshake is made here: `names=host` without a `host` block";
                 self.report(Diagnostic::warning(line.directive.name.span, message));
             }
+            let prefer =
+                protocol.and_then(|line| self.setting(line, "prefer", values::cipher_preference));
             let protocol =
                 protocol.map_or_else(TlsProtocol::default, |line| self.tls_protocol(line));
             let clients = lines.iter().find(|line| line.name() == "client_ca");
@@ -185,6 +187,7 @@ impl<'a> Checker<'a> {
                 protocol,
                 clients,
                 names: names.unwrap_or_default(),
+                prefer,
             });
             return;
         }

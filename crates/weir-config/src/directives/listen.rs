@@ -293,6 +293,12 @@ const LISTEN_TLS: &[OptionSpec] = &[
         "any",
         "The server names (SNI) that get a handshake: all, and without a name too; those of the certificates (HAProxy's `strict-sni`); or those of the `host` blocks (nginx's `ssl_reject_handshake` in the default server). Other clients get an alert.",
     ),
+    option(
+        "prefer",
+        "server | client",
+        "",
+        "The side whose order of cipher suites decides: by default that of the listener with `ciphers=`, and that of the client otherwise (nginx's `ssl_prefer_server_ciphers`, HAProxy's `prefer-client-ciphers`).",
+    ),
 ];
 
 pub(super) const PROTOCOL: &[OptionSpec] = &[
@@ -308,7 +314,7 @@ pub(super) const PROTOCOL: &[OptionSpec] = &[
         "curves",
         "NAME:…",
         "",
-        "Key-exchange groups in order of preference; by default all that are considered secure.",
+        "Key-exchange groups; by default all that are considered secure. Towards servers they are offered in this order; at a listener the client's order decides.",
     ),
 ];
 

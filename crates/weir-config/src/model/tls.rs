@@ -63,6 +63,20 @@ pub struct TlsServer {
     /// The names that clients may ask for.
     #[serde(default, skip_serializing_if = "ServedNames::is_any")]
     pub names: ServedNames,
+    /// The side whose order of cipher suites decides; `None` for the server's if the file lists
+    /// suites, and the client's otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefer: Option<CipherPreference>,
+}
+
+/// The side whose order of cipher suites decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CipherPreference {
+    /// The listener's.
+    Server,
+    /// The client's, which knows what its hardware is fast at.
+    Client,
 }
 
 /// The server names (SNI) for which handshakes are made.

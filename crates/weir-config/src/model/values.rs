@@ -9,8 +9,9 @@ use ipnet::IpNet;
 use weir_stats::Template;
 
 use super::{
-    EndpointAddress, EndpointCheck, Expires, Http2Mode, ListenAddress, MatchedPath, NameTreatment,
-    PoolShare, Role, ServedNames, Severity, SrvName, SyslogFormat, TlsVersion, Treatment, Workers,
+    CipherPreference, EndpointAddress, EndpointCheck, Expires, Http2Mode, ListenAddress,
+    MatchedPath, NameTreatment, PoolShare, Role, ServedNames, Severity, SrvName, SyslogFormat,
+    TlsVersion, Treatment, Workers,
 };
 use super::{HIDDEN, forbidden_edit};
 use crate::units;
@@ -228,6 +229,14 @@ pub(crate) fn served_names(text: &str) -> Result<ServedNames, String> {
         "certificate" => Ok(ServedNames::Certificate),
         "host" => Ok(ServedNames::Host),
         _ => Err(format!("`{text}` is not `any`, `certificate` or `host`")),
+    }
+}
+
+pub(crate) fn cipher_preference(text: &str) -> Result<CipherPreference, String> {
+    match text {
+        "server" => Ok(CipherPreference::Server),
+        "client" => Ok(CipherPreference::Client),
+        _ => Err(format!("`{text}` is not `server` or `client`")),
     }
 }
 

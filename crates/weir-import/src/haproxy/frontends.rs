@@ -13,10 +13,10 @@ use super::conditions::{AclTest, ListenPlace};
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::keywords::{self, KeywordHandling};
 use super::patterns;
-use super::process::TlsVersions;
 use super::rules::RuleEdit;
 use super::scope::{CHANGED, ChangedRequest, RuleScope};
 use super::sections::{LineId, SectionId};
+use super::tls_protocol::TlsVersions;
 use super::values::{self, BindAddress};
 use super::version::HaproxyVersion;
 use crate::native::NativeLine;
@@ -302,7 +302,7 @@ impl HaproxyConverter<'_> {
     fn bind_options(&mut self, line: LineId) -> Option<(BindOptions, bool)> {
         let words = self.sections.words(line);
         let mut options = BindOptions {
-            versions: self.process.bind_tls,
+            versions: self.process.bind_tls.clone(),
             strict_sni: self.process.strict_sni,
             ..BindOptions::default()
         };
@@ -343,8 +343,14 @@ impl HaproxyConverter<'_> {
         if options.tls && options.certificates.is_empty() {
             self.outcomes.refuse(line, "`ssl` needs a certificate: write `crt FILE`");
         }
-        if let Some(reason) = options.clients.objection().filter(|_| options.tls) {
-            self.outcomes.refuse(line, reason);
+        if options.tls {
+            let of_clients = options.clients.objection().map(str::to_owned);
+            for reason in of_clients.into_iter().chain(options.versions.objection()) {
+                self.outcomes.refuse(line, reason);
+            }
+            for remark in options.versions.remarks(&self.process.bind_tls) {
+                self.outcomes.differs(line, remark);
+            }
         }
         (!self.outcomes.is_refused(line)).then_some((options, dual))
     }
@@ -384,7 +390,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option without a field; returns the number of its words.
     fn other_bind_option(&mut self, line: LineId, word: &str) -> usize {
-        const LONE: [&str; 14] = [
+        const LONE: [&str; 13] = [
             "allow-0rtt",
             "defer-accept",
             "force-sslv3",
@@ -392,7 +398,6 @@ impl HaproxyConverter<'_> {
             "no-ca-names",
             "no-tls-tickets",
             "tls-tickets",
-            "prefer-client-ciphers",
             "quic-force-retry",
             "tfo",
             "transparent",

@@ -7,6 +7,7 @@ use weir_config::syntax::tree::Directive;
 use super::convert::HaproxyConverter;
 use super::logs::LogTargetLine;
 use super::sections::{LineId, SectionId};
+use super::tls_protocol::{TLS_LISTS, TlsVersions};
 use super::values;
 use crate::native::NativeLine;
 
@@ -34,57 +35,6 @@ pub(super) struct ProcessSettings {
     pub(super) max_connections: Option<u64>,
     /// The cores of the workers.
     cores: Option<WorkerCores>,
-}
-
-/// The lowest and the highest version of TLS that are allowed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct TlsVersions {
-    min: Option<u8>,
-    max: Option<u8>,
-    no_12: bool,
-    no_13: bool,
-}
-
-impl TlsVersions {
-    /// Takes an option such as `ssl-min-ver TLSv1.2` or `no-tlsv13`; returns the number of words,
-    /// 0 if it is none, or the reason why it is refused.
-    pub(super) fn take(&mut self, word: &str, value: &str) -> Result<usize, String> {
-        let version = |text: &str| match text {
-            "TLSv1.2" => Ok(2),
-            "TLSv1.3" => Ok(3),
-            "SSLv3" | "TLSv1.0" | "TLSv1.1" => Ok(0),
-            _ => Err(format!("`{text}` is not a version of TLS")),
-        };
-        match word {
-            "ssl-min-ver" => self.min = Some(version(value)?),
-            "ssl-max-ver" => match version(value)? {
-                0 => return Err("Weir offers TLS 1.2 and 1.3 only".to_owned()),
-                version => self.max = Some(version),
-            },
-            "force-tlsv12" => (self.min, self.max) = (Some(2), Some(2)),
-            "force-tlsv13" => (self.min, self.max) = (Some(3), Some(3)),
-            "no-tlsv12" => self.no_12 = true,
-            "no-tlsv13" => self.no_13 = true,
-            "no-sslv3" | "no-tlsv10" | "no-tlsv11" => {}
-            "force-sslv3" | "force-tlsv10" | "force-tlsv11" => {
-                return Err("Weir offers TLS 1.2 and 1.3 only".to_owned());
-            }
-            _ => return Ok(0),
-        }
-        Ok(if word.starts_with("ssl-") { 2 } else { 1 })
-    }
-
-    /// Returns the words `min=` and `max=` of a native `tls` line.
-    pub(super) fn options(self, line: NativeLine) -> NativeLine {
-        let (min, max) = self.range();
-        line.option("min", min).option("max", max)
-    }
-
-    fn range(self) -> (&'static str, &'static str) {
-        let from_13 = self.min == Some(3) || self.no_12;
-        let to_12 = self.max == Some(2) || self.no_13;
-        (if from_13 { "1.3" } else { "1.2" }, if to_12 && !from_13 { "1.2" } else { "1.3" })
-    }
 }
 
 impl HaproxyConverter<'_> {
@@ -149,6 +99,7 @@ impl HaproxyConverter<'_> {
             "log" => return self.global_log(line),
             "stats socket" => return self.stats_socket(line),
             "ssl-default-bind-options" | "ssl-default-server-options" => self.tls_options(line),
+            name if TLS_LISTS.contains(&name) => self.tls_list(line),
             "set-var" | "set-var-fmt" => self.process_variable(line),
             "nbthread" | "nbproc" if replaced => {
                 self.outcomes.ignore(line, "a later line replaces it");
@@ -306,35 +257,6 @@ impl HaproxyConverter<'_> {
         self.outcomes.honour(line);
         let path = self.path(self.sections.word(line, 0), None);
         NativeLine::new(native, self.sections.span(line)).value(&path).end()
-    }
-
-    fn tls_options(&mut self, line: LineId) {
-        let bind = self.sections.keyword(line) == "ssl-default-bind-options";
-        let mut versions = if bind { self.process.bind_tls } else { self.process.server_tls };
-        let words = self.sections.words(line);
-        let mut at = 0;
-        self.outcomes.honour(line);
-        while let Some(word) = words.get(at) {
-            let value = words.get(at + 1).map_or("", |word| &word.text);
-            match versions.take(&word.text, value) {
-                Ok(0) => {
-                    match word.text.as_str() {
-                        "no-tls-tickets" | "prefer-client-ciphers" | "allow-0rtt" => {}
-                        "strict-sni" if bind => self.process.strict_sni = true,
-                        other => {
-                            self.outcomes.refuse(line, format!("`{other}` has no conversion"));
-                        }
-                    }
-                    at += 1;
-                }
-                Ok(words) => at += words,
-                Err(reason) => {
-                    self.outcomes.refuse(line, reason);
-                    at += 1;
-                }
-            }
-        }
-        *(if bind { &mut self.process.bind_tls } else { &mut self.process.server_tls }) = versions;
     }
 
     /// Converts `stats socket`: an address of the admin interface.

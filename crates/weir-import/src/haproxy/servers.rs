@@ -8,11 +8,11 @@ use super::agents::{AgentOptions, ConvertedAgents};
 use super::asked_names::AskedNames;
 use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
-use super::process::TlsVersions;
 use super::sections::{LineId, SectionId};
 use super::send_proxy::SendProxyOptions;
 use super::server_versions::{RequestProbes, ServerVersion, ServerVersions, VersionPlace};
 use super::source_address::source_address;
+use super::tls_protocol::TlsVersions;
 use super::values;
 use crate::native::NativeLine;
 
@@ -364,7 +364,7 @@ impl HaproxyConverter<'_> {
     /// Converts the servers of a section.
     pub(super) fn servers(&mut self, id: SectionId) -> ConvertedServers {
         let mut servers = ConvertedServers::default();
-        let mut base = ServerOptions::new(self.process.server_tls);
+        let mut base = ServerOptions::new(self.process.server_tls.clone());
         let mut all: Vec<(ServerOptions, LineId)> = Vec::new();
         let lines = self.sections.every_of(id, &["default-server", "server", "server-template"]);
         for line in lines {
@@ -404,7 +404,7 @@ impl HaproxyConverter<'_> {
 
     /// Returns the options of one server, those of `default-server` before it included.
     pub(super) fn server_options(&mut self, id: SectionId, line: LineId) -> ServerOptions {
-        let mut options = ServerOptions::new(self.process.server_tls);
+        let mut options = ServerOptions::new(self.process.server_tls.clone());
         for default in self.sections.every_of(id, &["default-server"]) {
             if default < line {
                 self.options(&mut options, default, 0);
@@ -823,6 +823,12 @@ impl HaproxyConverter<'_> {
         if let Some(file) = &tls.certificate {
             let base = self.process.crt_base.clone();
             native = native.option("certificate", &self.path(file, base.as_deref()));
+        }
+        if let Some(reason) = tls.versions.objection() {
+            self.outcomes.refuse(line, reason);
+        }
+        for remark in tls.versions.remarks(&self.process.server_tls) {
+            self.outcomes.differs(line, remark);
         }
         tls.versions.options(native)
     }

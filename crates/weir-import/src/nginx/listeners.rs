@@ -29,7 +29,7 @@ const SERVER_SETTINGS: [&str; 6] = [
 ];
 
 /// Those that hold before the server is known: nginx takes them from the default server.
-const EARLY_SETTINGS: [&str; 7] = [
+const EARLY_SETTINGS: [&str; 9] = [
     "client_header_timeout",
     "large_client_header_buffers",
     "max_headers",
@@ -37,13 +37,15 @@ const EARLY_SETTINGS: [&str; 7] = [
     "underscores_in_headers",
     "ssl_protocols",
     "ssl_ciphers",
+    "ssl_ecdh_curve",
+    "ssl_prefer_server_ciphers",
 ];
 
 /// The number of headers where nginx has no bound of its own.
 const UNBOUNDED_HEADERS: &str = "10000";
 
 /// Those whose difference changes no response.
-const HARMLESS_SETTINGS: [&str; 8] = [
+const HARMLESS_SETTINGS: [&str; 10] = [
     "client_body_timeout",
     "client_header_timeout",
     "keepalive_timeout",
@@ -52,6 +54,8 @@ const HARMLESS_SETTINGS: [&str; 8] = [
     "send_timeout",
     "ssl_protocols",
     "ssl_ciphers",
+    "ssl_ecdh_curve",
+    "ssl_prefer_server_ciphers",
 ];
 
 const ONE_SETTING: &str =
@@ -779,22 +783,6 @@ impl<'t> Converter<'_, 't> {
             }
         }
         rejects
-    }
-
-    pub(crate) fn protocols(
-        &mut self,
-        scope: &InheritanceScope<'_, 't>,
-        span: SourceSpan,
-    ) -> Option<Directive> {
-        if let Some(id) = self.single(scope, "ssl_ciphers") {
-            self.outcomes.differs(id, "Weir offers its own suites: TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or ChaCha20");
-        }
-        let Some(id) = self.single(scope, "ssl_protocols") else {
-            self.tls_default("ssl_protocols");
-            return None;
-        };
-        let (min, max) = self.tls_versions(id)?;
-        Some(NativeLine::new("tls", span).option("min", min).option("max", max).end())
     }
 
     /// Compares the settings of another server of an address with those of the default server.

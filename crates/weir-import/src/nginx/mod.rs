@@ -45,6 +45,7 @@ mod status_page;
 mod stream;
 mod stream_targets;
 mod targets;
+mod tls_settings;
 mod unclosed;
 mod upstream_protocol;
 mod upstream_tls;

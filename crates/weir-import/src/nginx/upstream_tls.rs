@@ -141,21 +141,6 @@ impl<'t> Converter<'_, 't> {
         line.option("certificate", &chain).option("key", &key)
     }
 
-    fn upstream_protocols(
-        &mut self,
-        scope: &InheritanceScope<'_, 't>,
-        line: NativeLine,
-    ) -> NativeLine {
-        let Some(id) = self.single(scope, "proxy_ssl_protocols") else {
-            self.tls_default(scope.directive("proxy_ssl_protocols"));
-            return line;
-        };
-        match self.tls_versions(id) {
-            Some((min, max)) => line.option("min", min).option("max", max),
-            None => line,
-        }
-    }
-
     /// Notes the versions of TLS that Weir offers where the file does not say.
     pub(crate) fn tls_default(&mut self, directive: &'static str) {
         let of_nginx = self.version.tls();
@@ -189,9 +174,6 @@ impl<'t> Converter<'_, 't> {
 
     /// Notes the settings that need no word.
     fn minor_settings(&mut self, scope: &InheritanceScope<'_, 't>) {
-        if let Some(id) = self.single(scope, "proxy_ssl_ciphers") {
-            self.outcomes.differs(id, "Weir offers its own suites: TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or ChaCha20");
-        }
         if let Some(id) = self.single(scope, "proxy_ssl_verify_depth") {
             self.outcomes.differs(id, "chains of any usual length are verified");
         }

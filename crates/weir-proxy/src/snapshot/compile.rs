@@ -362,7 +362,8 @@ impl Compiler<'_> {
             .map(|certificate| self.material(certificate))
             .collect::<Result<Vec<_>, _>>()?;
         let clients = tls.clients.as_ref().map(|clients| self.authorities(clients)).transpose()?;
-        let (protocol, tickets) = (protocol(&tls.protocol), self.tickets()?);
+        let protocol = ProtocolSettings { prefer: tls.prefer, ..protocol(&tls.protocol) };
+        let tickets = self.tickets()?;
         let built = ServerTls::with_clients(&materials, &protocol, tickets, clients.as_ref());
         let built = built.map_err(|error| format!("listener {}: {error}", listener.name))?;
         self.warnings.extend(built.warnings);
@@ -559,5 +560,6 @@ fn protocol(protocol: &model::TlsProtocol) -> ProtocolSettings<'_> {
         max: protocol.max,
         ciphers: &protocol.ciphers,
         curves: &protocol.curves,
+        prefer: None,
     }
 }

@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 
 use rustix::process::Signal;
 
+use crate::nginx_conf::{HANDSHAKES, handshake};
 use crate::support::Directory;
 use crate::support::client::Client;
 use crate::support::origin::Origin;
 use crate::support::process::finish;
-use crate::support::programs::{Haproxy, Refusing};
+use crate::support::programs::{Certificate, Haproxy, Refusing};
 use crate::support::weir::{Weir, weir_command};
 
 /// Both programs on one file, with their own addresses.
@@ -505,4 +506,29 @@ fn connections_come_from_the_address_of_the_file() {
     crate::support::eventually("the server is checked", || {
         seen.lock().unwrap().iter().any(|line| line == "/check from 127.0.0.9").then_some(())
     });
+}
+
+#[test]
+fn haproxy_and_weir_choose_the_same_suites_and_groups() {
+    let directory = Directory::new();
+    let certificate = Certificate::localhost(&directory);
+    let both = [&certificate.key, &certificate.chain].map(|file| std::fs::read(file).unwrap());
+    let bundle = directory.file("bundle.pem", both.concat());
+    let bundle = bundle.display();
+    for (global, options) in [
+        ("ssl-default-bind-ciphers EECDH+AESGCM:!AES256", ""),
+        ("ssl-default-bind-options prefer-client-ciphers", "ciphers ECDHE+AESGCM"),
+        ("ssl-default-bind-curves P-256", "ciphers ECDHE+AES128:ECDHE+AES256 curves P-384"),
+        ("ssl-default-bind-ciphersuites TLS_AES_128_GCM_SHA256", "ecdhe prime256v1"),
+    ] {
+        let pair = Pair::start(&format!(
+            "global\n {global}\ndefaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n\
+             frontend f\n bind ADDRESS ssl crt {bundle} {options}\n http-request return status 200\n"
+        ));
+        for flags in HANDSHAKES {
+            let [haproxy, weir] = [pair.haproxy.address, pair.weir.address()]
+                .map(|address| handshake(address, flags));
+            assert_eq!(weir, haproxy, "{global} {options} {flags}");
+        }
+    }
 }

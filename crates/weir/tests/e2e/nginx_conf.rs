@@ -9,7 +9,7 @@ use crate::support::Directory;
 use crate::support::client::Client;
 use crate::support::origin::Origin;
 use crate::support::process::finish;
-use crate::support::programs::{Nginx, Refusing};
+use crate::support::programs::{Certificate, Nginx, Refusing, openssl};
 use crate::support::weir::{Weir, weir_command};
 
 /// Both programs on one file, with their own addresses.
@@ -582,4 +582,52 @@ fn a_file_of_another_machine_runs_with_mapped_addresses_and_paths() {
     weir.process.says("reloaded");
     assert_eq!(ask(), 200);
     assert!(std::path::Path::new(&directory.text("log/access.log")).exists());
+}
+
+/// Returns the lines of `openssl s_client` about the handshake that it makes with these flags.
+pub(crate) fn handshake(address: SocketAddr, flags: &str) -> Vec<String> {
+    let done = openssl(&format!("s_client -connect {address} {flags}"), b"");
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let told = ["New, ", "Server Temp Key"];
+    let lines = text.lines().filter(|line| told.iter().any(|start| line.starts_with(start)));
+    lines.map(str::to_owned).collect()
+}
+
+/// Flags of clients whose suites and groups a listener may or may not have.
+pub(crate) const HANDSHAKES: [&str; 8] = [
+    "-tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384",
+    "-tls1_2 -cipher ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES128-GCM-SHA256",
+    "-tls1_2 -cipher ECDHE-ECDSA-CHACHA20-POLY1305",
+    "-tls1_3 -ciphersuites TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256",
+    "-tls1_3 -ciphersuites TLS_AES_128_GCM_SHA256",
+    "-tls1_3 -groups X25519",
+    "-tls1_3 -groups P-384",
+    "-tls1_2 -groups P-256",
+];
+
+#[test]
+fn nginx_and_weir_choose_the_same_suites_and_groups() {
+    let directory = Directory::new();
+    let certificate = Certificate::localhost(&directory);
+    for settings in [
+        "",
+        "ssl_ciphers EECDH+AESGCM:!AES256;",
+        "ssl_prefer_server_ciphers on;",
+        "ssl_ciphers ECDHE+AESGCM:-AES128:ECDHE+CHACHA20; ssl_prefer_server_ciphers on;",
+        "ssl_ciphers ECDHE+AES128:ECDHE+AES256; ssl_prefer_server_ciphers on; ssl_ecdh_curve secp384r1;",
+        "ssl_ciphers AES128-SHA; ssl_ecdh_curve X25519:prime256v1;",
+        "ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;",
+    ] {
+        let pair = Pair::start(&format!(
+            "ssl_certificate {}; ssl_certificate_key {}; ssl_protocols TLSv1.2 TLSv1.3; {settings}
+             server {{ listen ADDRESS ssl; location / {{ return 204; }} }}",
+            certificate.chain.display(),
+            certificate.key.display()
+        ));
+        for flags in HANDSHAKES {
+            let [nginx, weir] =
+                [pair.nginx.address, pair.weir.address()].map(|address| handshake(address, flags));
+            assert_eq!(weir, nginx, "{settings} {flags}");
+        }
+    }
 }

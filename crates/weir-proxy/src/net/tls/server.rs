@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
-use weir_config::model::TlsVersion;
+use weir_config::model::{CipherPreference, TlsVersion};
 
 use super::certificates::{Certificates, any_fits_tls12};
 use super::client_certificates::ClientVerifier;
@@ -98,9 +98,12 @@ impl ServerTls {
             .with_protocol_versions(&versions)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(Certificates::new(&loaded)));
-        // A configured list is an order of preference; without one the client knows best which
-        // cipher its hardware supports.
-        config.ignore_client_order = !protocol.ciphers.is_empty();
+        config.ignore_client_order = match protocol.prefer {
+            Some(side) => side == CipherPreference::Server,
+            // A configured list is an order of preference; without one the client knows best
+            // which cipher its hardware supports.
+            None => !protocol.ciphers.is_empty(),
+        };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.ticketer = tickets as Arc<dyn ProducesTickets>;
         // Tickets carry the whole session, so there is none to store; rustls' default store is one

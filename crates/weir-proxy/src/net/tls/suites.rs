@@ -9,7 +9,7 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite as suite, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
-use weir_config::model::TlsVersion;
+use weir_config::model::{CipherPreference, TlsVersion};
 
 use super::error::TlsError;
 use super::hkdf;
@@ -25,11 +25,20 @@ pub struct ProtocolSettings<'a> {
     pub ciphers: &'a [String],
     /// The key-exchange groups by any of their names.
     pub curves: &'a [String],
+    /// The side whose order of suites decides at a listener; `None` for the server's if it lists
+    /// suites, and the client's otherwise.
+    pub prefer: Option<CipherPreference>,
 }
 
 impl Default for ProtocolSettings<'_> {
     fn default() -> Self {
-        Self { min: TlsVersion::Tls12, max: TlsVersion::Tls13, ciphers: &[], curves: &[] }
+        Self {
+            min: TlsVersion::Tls12,
+            max: TlsVersion::Tls13,
+            ciphers: &[],
+            curves: &[],
+            prefer: None,
+        }
     }
 }
 
@@ -220,7 +229,8 @@ mod tests {
         max: TlsVersion,
     ) -> Result<Vec<&'static str>, String> {
         let ciphers = strings(names);
-        let settings = ProtocolSettings { min, max, ciphers: &ciphers, curves: &[] };
+        let settings =
+            ProtocolSettings { min, max, ciphers: &ciphers, ..ProtocolSettings::default() };
         let (provider, _) = provider(&settings).map_err(|error| error.to_string())?;
         Ok(provider.cipher_suites.iter().map(|suite| names_of(suite.suite()).unwrap().0).collect())
     }
@@ -237,8 +247,7 @@ mod tests {
 
     fn curves(names: &[&str], min: TlsVersion) -> Result<Vec<String>, String> {
         let curves = strings(names);
-        let settings =
-            ProtocolSettings { min, max: TlsVersion::Tls13, ciphers: &[], curves: &curves };
+        let settings = ProtocolSettings { min, curves: &curves, ..ProtocolSettings::default() };
         let (provider, _) = provider(&settings).map_err(|error| error.to_string())?;
         Ok(provider.kx_groups.iter().map(|group| format!("{:?}", group.name())).collect())
     }

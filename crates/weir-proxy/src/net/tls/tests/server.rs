@@ -4,13 +4,24 @@ use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
+use weir_config::model::CipherPreference;
 
 use super::*;
 
-pub(super) const ONLY_12: ProtocolSettings<'static> =
-    ProtocolSettings { min: TlsVersion::Tls12, max: TlsVersion::Tls12, ciphers: &[], curves: &[] };
-pub(super) const ONLY_13: ProtocolSettings<'static> =
-    ProtocolSettings { min: TlsVersion::Tls13, max: TlsVersion::Tls13, ciphers: &[], curves: &[] };
+pub(super) const ONLY_12: ProtocolSettings<'static> = ProtocolSettings {
+    min: TlsVersion::Tls12,
+    max: TlsVersion::Tls12,
+    ciphers: &[],
+    curves: &[],
+    prefer: None,
+};
+pub(super) const ONLY_13: ProtocolSettings<'static> = ProtocolSettings {
+    min: TlsVersion::Tls13,
+    max: TlsVersion::Tls13,
+    ciphers: &[],
+    curves: &[],
+    prefer: None,
+};
 
 /// A client with these versions and a changed provider.
 pub(super) fn client_with(
@@ -126,8 +137,16 @@ fn a_list_of_suites_sets_the_order_and_without_one_the_client_does() {
         serve(&material, &ProtocolSettings { ciphers: &ciphers, ..ProtocolSettings::default() });
     let pair = Pair::shake(&prefers_chacha, &ordered, "a.example").unwrap();
     assert_eq!(pair.facts().suite, Some("TLS_AES_128_GCM_SHA256"));
-    let pair = Pair::shake(&prefers_chacha, &serve(&material, &ONLY_13), "a.example").unwrap();
-    assert_eq!(pair.facts().suite, Some("TLS_CHACHA20_POLY1305_SHA256"));
+    for (ciphers, prefer, suite) in [
+        (&[][..], None, "TLS_CHACHA20_POLY1305_SHA256"),
+        (&[], Some(CipherPreference::Server), "TLS_AES_256_GCM_SHA384"),
+        (&ciphers, Some(CipherPreference::Client), "TLS_CHACHA20_POLY1305_SHA256"),
+        (&ciphers, Some(CipherPreference::Server), "TLS_AES_128_GCM_SHA256"),
+    ] {
+        let server = serve(&material, &ProtocolSettings { ciphers, prefer, ..ONLY_13 });
+        let pair = Pair::shake(&prefers_chacha, &server, "a.example").unwrap();
+        assert_eq!(pair.facts().suite, Some(suite), "{prefer:?}");
+    }
 }
 
 #[test]
