@@ -8,6 +8,9 @@ use std::fmt::Write;
 
 use crate::native::NativeLine;
 
+/// The reason to refuse lists without a suite of Weir.
+const NO_SUITE: &str = "Weir has none of these suites: it has those with ECDHE and AES-GCM or ChaCha20 in TLS 1.2, and those of TLS 1.3 but for CCM";
+
 /// The versions of a `tls` line, the lowest and the highest.
 pub(crate) type TlsRange = (&'static str, &'static str);
 
@@ -103,14 +106,18 @@ impl TlsLists {
     }
 
     /// Returns the versions that have a suite.
-    pub(crate) fn versions(&self, (min, max): TlsRange) -> Result<TlsRange, String> {
+    pub(crate) fn versions(&self, allowed: TlsRange) -> Result<TlsRange, String> {
+        let (min, max) = allowed;
         let is_empty =
             |list: &Option<TlsList>| list.as_ref().is_some_and(|list| list.names.is_empty());
-        match (min == "1.2" && !is_empty(&self.old_suites), max == "1.3" && !is_empty(&self.new_suites)) {
+        match (
+            min == "1.2" && !is_empty(&self.old_suites),
+            max == "1.3" && !is_empty(&self.new_suites),
+        ) {
             (true, true) => Ok(("1.2", "1.3")),
             (true, false) => Ok(("1.2", "1.2")),
             (false, true) => Ok(("1.3", "1.3")),
-            (false, false) => Err("Weir has none of these suites: it has those with ECDHE and AES-GCM or ChaCha20 in TLS 1.2, and those of TLS 1.3 but for CCM".to_owned()),
+            (false, false) => Err(NO_SUITE.to_owned()),
         }
     }
 
@@ -247,12 +254,12 @@ fn named(text: &str, known: &[&'static [&'static str]]) -> TlsList {
 
 /// The state of OpenSSL's evaluation: selected suites in their order, and the others in the order
 /// in which a word would select them.
-struct Selection {
+struct SuiteSelection {
     selected: Vec<OldSuite>,
     others: Vec<OldSuite>,
 }
 
-impl Selection {
+impl SuiteSelection {
     fn apply(&mut self, operator: Option<char>, selects: impl Fn(&OldSuite) -> bool) {
         let part = |list: &mut Vec<OldSuite>| -> Vec<OldSuite> {
             list.extract_if(.., |suite| selects(suite)).collect()
@@ -276,7 +283,7 @@ impl Selection {
 /// Reads a list of suites of TLS 1.2.
 fn old_suites(text: &str) -> TlsList {
     let mut list = TlsList::default();
-    let mut selection = Selection { selected: Vec::new(), others: OLD_SUITES.to_vec() };
+    let mut selection = SuiteSelection { selected: Vec::new(), others: OLD_SUITES.to_vec() };
     for word in text.split([':', ',', ' ', ';']).filter(|word| !word.is_empty()) {
         if let Some(command) = word.strip_prefix('@') {
             if command == "STRENGTH" {
@@ -377,12 +384,16 @@ mod tests {
         #[test]
         fn lists_select_the_suites_of_openssl_in_its_order(
             words in prop::collection::vec(
-                (prop::sample::select(vec!["", "", "", "!", "-", "+"]), prop::sample::select(WORDS.to_vec())),
+                (
+                    prop::sample::select(vec!["", "", "", "!", "-", "+"]),
+                    prop::sample::select(WORDS.to_vec()),
+                ),
                 1..7,
             ),
             ends_in_strength in any::<bool>(),
         ) {
-            let mut list: Vec<String> = words.iter().map(|(sign, word)| format!("{sign}{word}")).collect();
+            let mut list: Vec<String> =
+                words.iter().map(|(sign, word)| format!("{sign}{word}")).collect();
             if ends_in_strength {
                 list.push("@STRENGTH".to_owned());
             }

@@ -48,6 +48,7 @@ mod source_address;
 mod statistics;
 mod statistics_route;
 mod tcp;
+mod tls_defaults;
 mod tls_protocol;
 mod tracking;
 mod use_server;

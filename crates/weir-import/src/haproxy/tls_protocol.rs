@@ -1,8 +1,5 @@
-//! The versions, cipher suites and groups of TLS: options of `bind` and `server`, and their defaults
-//! in `global`.
+//! The versions, cipher suites and groups of TLS: options of `bind` and `server`.
 
-use super::convert::HaproxyConverter;
-use super::sections::LineId;
 use crate::native::NativeLine;
 use crate::tls_lists::{TlsListKind, TlsLists};
 
@@ -23,11 +20,11 @@ pub(super) struct TlsVersions {
     max: Option<u8>,
     no_12: bool,
     no_13: bool,
-    lists: TlsLists,
+    pub(super) lists: TlsLists,
 }
 
 /// Returns the list that an option sets.
-fn list_of(option: &str) -> Option<TlsListKind> {
+pub(super) fn list_of(option: &str) -> Option<TlsListKind> {
     match option {
         "ciphers" => Some(TlsListKind::OldSuites),
         "ciphersuites" => Some(TlsListKind::NewSuites),
@@ -89,56 +86,5 @@ impl TlsVersions {
         let from_13 = self.min == Some(3) || self.no_12;
         let to_12 = self.max == Some(2) || self.no_13;
         (if from_13 { "1.3" } else { "1.2" }, if to_12 && !from_13 { "1.2" } else { "1.3" })
-    }
-}
-
-impl HaproxyConverter<'_> {
-    /// Reads a list of `global`.
-    pub(super) fn tls_list(&mut self, line: LineId) {
-        let sections = self.sections;
-        let keyword = sections.keyword(line);
-        let (of, versions) = match keyword.strip_prefix("ssl-default-bind-") {
-            Some(name) => (name, &mut self.process.bind_tls),
-            None => {
-                (keyword.trim_start_matches("ssl-default-server-"), &mut self.process.server_tls)
-            }
-        };
-        let Some(kind) = list_of(of) else { return };
-        match versions.lists.take(kind, sections.word(line, 0)) {
-            Ok(None) => self.outcomes.honour(line),
-            Ok(Some(remark)) => self.outcomes.differs(line, remark),
-            Err(reason) => self.outcomes.refuse(line, reason),
-        }
-    }
-
-    /// Reads `ssl-default-bind-options` or `ssl-default-server-options`.
-    pub(super) fn tls_options(&mut self, line: LineId) {
-        let bind = self.sections.keyword(line) == "ssl-default-bind-options";
-        let of = if bind { &mut self.process.bind_tls } else { &mut self.process.server_tls };
-        let mut versions = std::mem::take(of);
-        let words = self.sections.words(line);
-        let mut at = 0;
-        self.outcomes.honour(line);
-        while let Some(word) = words.get(at) {
-            let value = words.get(at + 1).map_or("", |word| &word.text);
-            match versions.take(&word.text, value) {
-                Ok(0) => {
-                    match word.text.as_str() {
-                        "no-tls-tickets" | "allow-0rtt" => {}
-                        "strict-sni" if bind => self.process.strict_sni = true,
-                        other => {
-                            self.outcomes.refuse(line, format!("`{other}` has no conversion"));
-                        }
-                    }
-                    at += 1;
-                }
-                Ok(words) => at += words,
-                Err(reason) => {
-                    self.outcomes.refuse(line, reason);
-                    at += 1;
-                }
-            }
-        }
-        *(if bind { &mut self.process.bind_tls } else { &mut self.process.server_tls }) = versions;
     }
 }

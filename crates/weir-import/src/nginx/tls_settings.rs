@@ -10,7 +10,10 @@ use super::statements::StatementId;
 use crate::native::NativeLine;
 use crate::tls_lists::{TlsListKind, TlsLists, TlsRange};
 
-/// The list that a command of OpenSSL sets.
+/// The versions of TLS that Weir has.
+const BOTH: TlsRange = ("1.2", "1.3");
+
+/// Returns the list that a command of OpenSSL sets.
 fn list_of_command(command: &str) -> Option<TlsListKind> {
     match command {
         "Ciphersuites" => Some(TlsListKind::NewSuites),
@@ -28,12 +31,11 @@ impl<'t> Converter<'_, 't> {
         span: SourceSpan,
     ) -> Option<Directive> {
         let protocols = self.single(scope, "ssl_protocols");
-        let versions = match protocols {
-            Some(id) => self.tls_versions(id)?,
-            None => {
-                self.tls_default("ssl_protocols");
-                ("1.2", "1.3")
-            }
+        let versions = if let Some(id) = protocols {
+            self.tls_versions(id)?
+        } else {
+            self.tls_default("ssl_protocols");
+            BOTH
         };
         let suites = self.single(scope, "ssl_ciphers");
         let mut lists = TlsLists::default();
@@ -58,21 +60,20 @@ impl<'t> Converter<'_, 't> {
         line: NativeLine,
     ) -> NativeLine {
         let protocols = self.single(scope, "proxy_ssl_protocols");
-        let versions = match protocols {
-            Some(id) => self.tls_versions(id),
-            None => {
-                self.tls_default(scope.directive("proxy_ssl_protocols"));
-                None
-            }
+        let versions = if let Some(id) = protocols {
+            self.tls_versions(id)
+        } else {
+            self.tls_default(scope.directive("proxy_ssl_protocols"));
+            None
         };
         let suites = self.single(scope, "proxy_ssl_ciphers");
         let mut lists = TlsLists::default();
         self.list(&mut lists, TlsListKind::OldSuites, suites, 0);
         self.list_commands(scope, "proxy_ssl_conf_command", &mut lists);
-        self.with_suites(&lists, versions.unwrap_or(("1.2", "1.3")), suites.or(protocols));
+        self.with_suites(&lists, versions.unwrap_or(BOTH), suites.or(protocols));
         match versions {
             None if lists.is_default() => line,
-            versions => lists.options(versions.unwrap_or(("1.2", "1.3")), line),
+            versions => lists.options(versions.unwrap_or(BOTH), line),
         }
     }
 
