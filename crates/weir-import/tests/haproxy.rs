@@ -232,6 +232,7 @@ fn errors_of_syntax_name_their_place() {
 fn sections_in_mode_tcp_become_listeners_that_pass_on_bytes() {
     let imported = text(
         "defaults\n mode tcp\n timeout connect 1s\n timeout client 2m\n timeout server 5m\n\
+         timeout client-fin 7s\n timeout server-fin 9s\n\
          frontend f\n bind 127.0.0.1:1 accept-proxy\n option tcplog\n \
          tcp-request inspect-delay 3s\n tcp-request content accept if { req_ssl_hello_type 1 }\n \
          tcp-request connection reject if { src 10.9.0.0/16 }\n \
@@ -244,6 +245,8 @@ fn sections_in_mode_tcp_become_listeners_that_pass_on_bytes() {
     let listener = &config.listeners[0];
     assert_eq!((listener.protocol, listener.proxy_protocol.len()), (Protocol::Tcp, 2));
     assert_eq!(listener.timeouts.handshake.as_secs(), 3);
+    let half_closed = [listener.timeouts.half_closed, config.pools[0].timeouts.half_closed];
+    assert_eq!(half_closed.map(|wait| wait.map(|wait| wait.as_secs())), [Some(7), Some(9)]);
     let [rejected, named, rest] = &listener.default[..] else { panic!("{:?}", listener.default) };
     assert_eq!((rejected.access.len(), named.access.len()), (1, 0));
     let tunnel = |route: &Route| route.upstream.timeouts.tunnel.map(|wait| wait.as_secs());

@@ -228,6 +228,7 @@ impl<'a> Checker<'a> {
                 self.set(line, "min_rate", &mut timeouts.min_rate, values::rate_or_off);
                 self.set(line, "slot_min_rate", &mut timeouts.slot_min_rate, values::rate_or_off);
                 self.set(line, "after", &mut timeouts.after, values::wait);
+                self.set(line, "half_closed", &mut timeouts.half_closed, values::wait_or_off);
             }
             "path" => self.path_rules(line, &mut listener.path),
             "header_names" => {

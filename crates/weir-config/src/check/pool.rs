@@ -303,6 +303,7 @@ impl<'a> Checker<'a> {
         self.set(line, "response", &mut timeouts.response, values::wait);
         self.set(line, "read", &mut timeouts.read, values::wait);
         self.set(line, "tunnel", &mut timeouts.tunnel, values::wait);
+        self.set(line, "half_closed", &mut timeouts.half_closed, values::wait_or_off);
         self.set(line, "request", &mut timeouts.request, values::wait_or_off);
         self.set(line, "try", &mut timeouts.attempt, values::wait_or_off);
         self.set(line, "min_rate", &mut timeouts.min_rate, values::rate_or_off);

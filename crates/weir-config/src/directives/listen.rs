@@ -203,6 +203,12 @@ const CLIENT_TIMEOUT: &[OptionSpec] = &[
         "30s",
         "The period of waiting for the client over which the rates are measured.",
     ),
+    option(
+        "half_closed",
+        "TIME | off",
+        "off",
+        "In a tunnel whose server has ended its side: without a byte of the client, in place of the pool's `timeout tunnel=`. HAProxy calls this `timeout client-fin`.",
+    ),
 ];
 
 const TCP_KEEPALIVE: &[OptionSpec] = &[

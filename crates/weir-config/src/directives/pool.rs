@@ -548,6 +548,12 @@ const UPSTREAM_TIMEOUT: &[OptionSpec] = &[
     option("read", "TIME", "1m", "Between two reads of a response body."),
     option("tunnel", "TIME", "1h", "Without a byte in either direction of a tunnel."),
     option(
+        "half_closed",
+        "TIME | off",
+        "off",
+        "In place of `tunnel=` once the client has ended its side of a tunnel: without a byte of the server, which may still answer. HAProxy calls this `timeout server-fin`.",
+    ),
+    option(
         "request",
         "TIME | off",
         "off",

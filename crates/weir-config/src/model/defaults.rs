@@ -89,6 +89,7 @@ impl Default for ClientTimeouts {
             min_rate: None,
             slot_min_rate: Some(512),
             after: Duration::from_secs(30),
+            half_closed: None,
         }
     }
 }
@@ -101,6 +102,7 @@ impl Default for UpstreamTimeouts {
             response: Duration::from_mins(1),
             read: Duration::from_mins(1),
             tunnel: Duration::from_hours(1),
+            half_closed: None,
             request: None,
             attempt: None,
             min_rate: None,

@@ -224,6 +224,10 @@ pub struct ClientTimeouts {
     /// The period of waiting for the client over which both rates are measured.
     #[serde(with = "duration")]
     pub after: Duration,
+    /// Without a byte of the client in a tunnel whose endpoint has ended its side; `None` for the
+    /// pool's `tunnel`.
+    #[serde(with = "duration::option")]
+    pub half_closed: Option<Duration>,
 }
 
 /// The bounds on a client's messages.

@@ -555,6 +555,10 @@ pub struct UpstreamTimeouts {
     /// Without a byte in either direction of a tunnel.
     #[serde(with = "duration")]
     pub tunnel: Duration,
+    /// In place of `tunnel`, without a byte of the endpoint after the client has ended its side;
+    /// `None` for `tunnel`.
+    #[serde(with = "duration::option")]
+    pub half_closed: Option<Duration>,
     /// The same as the listener's `request`; the shorter one holds.
     #[serde(with = "duration::option")]
     pub request: Option<Duration>,

@@ -316,7 +316,11 @@ impl<'a> Validator<'a> {
                 ("after", waits.after),
             ],
         );
-        let optional = [("request", waits.request), ("try", waits.attempt)];
+        let optional = [
+            ("half_closed", waits.half_closed),
+            ("request", waits.request),
+            ("try", waits.attempt),
+        ];
         self.optional_waits(path, &optional);
         self.rates(path, &[("min_rate", waits.min_rate)]);
     }
@@ -622,7 +626,8 @@ impl<'a> Validator<'a> {
                 ("after", waits.after),
             ],
         );
-        let optional = [("request", waits.request), ("age", waits.age)];
+        let optional =
+            [("request", waits.request), ("age", waits.age), ("half_closed", waits.half_closed)];
         self.optional_waits(&format_args!("{path}.timeouts"), &optional);
         let rates = [("min_rate", waits.min_rate), ("slot_min_rate", waits.slot_min_rate)];
         self.rates(&format_args!("{path}.timeouts"), &rates);

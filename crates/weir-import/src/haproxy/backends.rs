@@ -437,13 +437,16 @@ impl HaproxyConverter<'_> {
         let connect = connect.unwrap_or_else(|| "2m".to_owned());
         let server = server.unwrap_or_else(|| LONG.to_owned());
         let tunnel = tunnel.unwrap_or_else(|| server.clone());
-        NativeLine::new("timeout", span)
+        let line = NativeLine::new("timeout", span)
             .option("connect", &connect)
             .option("send", &server)
             .option("response", &server)
             .option("read", &server)
-            .option("tunnel", &tunnel)
-            .end()
+            .option("tunnel", &tunnel);
+        match self.time(id, "timeout server-fin") {
+            Some(time) => line.option("half_closed", &values::time(time)).end(),
+            None => line.end(),
+        }
     }
 
     fn queue(&mut self, id: SectionId, each: Option<u64>, span: SourceSpan) -> Directive {

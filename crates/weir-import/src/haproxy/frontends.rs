@@ -514,15 +514,23 @@ impl HaproxyConverter<'_> {
         }
         let shown = |time: Option<u64>| time.map_or_else(|| LONG.to_owned(), values::time);
         let handshake = self.time(id, "timeout client-hs");
-        NativeLine::new("timeout", span)
+        let line = NativeLine::new("timeout", span)
             .option("handshake", &shown(handshake.or(head).or(client)))
             .option("head", &shown(head.or(client)))
             .option("body", &shown(client))
             .option("keepalive", &shown(keep.or(head).or(client)))
             .option("send", &shown(client))
             .option("age", "off")
-            .option("slot_min_rate", "off")
-            .end()
+            .option("slot_min_rate", "off");
+        self.half_closed(id, line).end()
+    }
+
+    /// Adds the time for clients that have not ended a tunnel which the server has ended.
+    pub(super) fn half_closed(&mut self, id: SectionId, line: NativeLine) -> NativeLine {
+        match self.time(id, "timeout client-fin") {
+            Some(time) => line.option("half_closed", &values::time(time)),
+            None => line,
+        }
     }
 
     fn client_limits(&mut self, id: SectionId, span: SourceSpan) -> Directive {

@@ -37,7 +37,8 @@ impl HaproxyConverter<'_> {
         }
         let wait = inspect.or(handshake).or(client);
         let wait = wait.filter(|wait| *wait > 0).map_or_else(|| LONG.to_owned(), values::time);
-        let mut lines = vec![NativeLine::new("timeout", span).option("handshake", &wait).end()];
+        let timeout = NativeLine::new("timeout", span).option("handshake", &wait);
+        let mut lines = vec![self.half_closed(id, timeout).end()];
         lines.push(self.tcp_keepalive(id, "cli", span));
         if let Some(log) = self.access_log(id, &RuleScope::new(FormatPlace::Log)) {
             lines.push(NativeLine::new("log", span).value(&log).end());

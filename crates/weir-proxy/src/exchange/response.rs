@@ -227,10 +227,11 @@ async fn switch<C: ClientSide>(
     let Attempt { upstream, upload, heard, .. } = attempt;
     exchange.outcome.times.data = Instant::now().span_since(heard);
     note_relayed(exchange, upload, &download, relayed)?;
-    let patience = exchange.rules(pool).timeouts.tunnel;
+    let timeouts = &exchange.rules(pool).timeouts;
+    let (patience, after_client) = (timeouts.tunnel, timeouts.half_closed);
     let (up, down) = (upload.take_throttle(), download.take_throttle());
     let surplus = download.surplus().to_vec();
-    let switched = Switched { patience, upstream, surplus, up, down, silent: None };
+    let switched = Switched { patience, after_client, upstream, surplus, up, down, silent: None };
     Ok(tunnel::run(exchange, switched).await)
 }
 

@@ -130,8 +130,10 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
     // Either side may send first, so the endpoint has answered once it is connected.
     scope.slot_answered(exchange.placement.slot.as_mut(), at, dispatch.now);
     exchange.set_status(CONNECTED);
-    let patience = at.rules.timeouts.tunnel;
-    let switched = Switched { patience, upstream, surplus: Vec::new(), up, down, silent: Some(at) };
+    let timeouts = &at.rules.timeouts;
+    let (patience, after_client) = (timeouts.tunnel, timeouts.half_closed);
+    let (surplus, silent) = (Vec::new(), Some(at));
+    let switched = Switched { patience, after_client, upstream, surplus, up, down, silent };
     let next = tunnel::run(exchange, switched).await;
     // An endpoint that resets after bytes of the client may have been given reason to.
     let Exchange { arrival, outcome, .. } = exchange;

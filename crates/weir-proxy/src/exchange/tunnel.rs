@@ -118,6 +118,8 @@ impl Direction {
 pub(crate) struct Switched<'a, N: Net> {
     /// The longest time without a byte in either direction.
     pub(crate) patience: Duration,
+    /// The same after the client has ended its side, if it is another.
+    pub(crate) after_client: Option<Duration>,
     pub(crate) upstream: Box<UpstreamConnection<N::Stream>>,
     /// The first bytes for the client: those received after the head of the 101.
     pub(crate) surplus: Vec<u8>,
@@ -136,7 +138,8 @@ pub(crate) async fn run<C: ClientSide>(
 ) -> Next {
     let session = exchange.session;
     let Exchange { scope, client, heads, arrival, outcome, .. } = exchange;
-    let Switched { patience, mut upstream, surplus, up, down, mut silent } = switched;
+    let Switched { patience, after_client, mut upstream, surplus, up, down, mut silent } = switched;
+    let after_endpoint = scope.listener.timeouts.half_closed;
     // Bytes that were received after the two heads, and after the request's body if it had one,
     // belong to the tunnel.
     let mut up = Direction::new(client.take_early_bytes(), up);
@@ -161,7 +164,9 @@ pub(crate) async fn run<C: ClientSide>(
         };
         let others = client.held() + upstream.transport.held();
         scope.holds(session, held + others + up.pump.held() + down.pump.held());
-        let moved = up.pump.progress() + down.pump.progress();
+        // The end of a side is progress too: the time of the other one begins with it.
+        let ends = u64::from(up.ended) + u64::from(down.ended);
+        let moved = up.pump.progress() + down.pump.progress() + ends;
         if progress.0 != moved {
             progress = (moved, Instant::now());
             if let Some(at) = silent.take_if(|_| down.pump.body_bytes > 0) {
@@ -170,7 +175,12 @@ pub(crate) async fn run<C: ClientSide>(
             }
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
-        let deadline = progress.1 + patience;
+        let half_closed = match (up.ended, down.ended) {
+            (true, false) => after_client,
+            (false, true) => after_endpoint,
+            _ => None,
+        };
+        let deadline = progress.1 + half_closed.unwrap_or(patience);
         poll_either(client.timer(), context, deadline, look).map(|()| Cause::TunnelTimeout)
     })
     .await;

@@ -225,6 +225,38 @@ fn a_reset_ends_the_wait_in_the_queue_also_after_an_end() {
 }
 
 #[test]
+fn a_side_that_stays_open_has_its_own_time_after_the_other_has_ended() {
+    let text = format!(
+        "pool app {{ {POOL} timeout tunnel=1m half_closed=4s; }}
+         listen tcp {FRONT} {{ timeout half_closed=2s; default -> app; }}"
+    );
+    for client_ends in [true, false] {
+        play(&text, async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            let mut upstream = origin.accept().await;
+            // Longer than either: both sides are open.
+            pass(30_000).await;
+            let (ended, open, wait) = match client_ends {
+                true => (&mut client, &mut upstream, 4_000),
+                false => (&mut upstream, &mut client, 2_000),
+            };
+            ended.finish().await;
+            open.expect_end().await;
+            pass(wait - 100).await;
+            // It counts from the last byte.
+            open.send("more").await;
+            ended.expect("more").await;
+            pass(wait - 100).await;
+            assert_eq!(world.in_flight(), 1);
+            pass(200).await;
+            ended.expect_end().await;
+            world.expect_logged("tunnel_timeout", Some(200)).await;
+        });
+    }
+}
+
+#[test]
 fn a_connection_that_is_ended_from_outside_has_its_times() {
     for speaks in [true, false] {
         play_plain(POOL, async |world| {

@@ -20,10 +20,15 @@ pub(crate) fn problems(listener: &Listener, pools: &[Pool]) -> Vec<Problem> {
             problems.push(Problem { path: path.to_owned(), message });
         }
     };
-    let usual = ClientTimeouts { handshake: listener.timeouts.handshake, ..Default::default() };
+    let ClientTimeouts { handshake, half_closed, .. } = listener.timeouts;
+    let usual = ClientTimeouts { handshake, half_closed, ..Default::default() };
     let forwarded = &listener.forwarded;
     let forwards = Forwarded { trusted: forwarded.trusted.clone(), ..Forwarded::default() };
-    refuse("timeouts", listener.timeouts != usual, "all but `handshake=` are time limits");
+    refuse(
+        "timeouts",
+        listener.timeouts != usual,
+        "all but `handshake=` and `half_closed=` are time limits",
+    );
     refuse("limits", listener.limits != MessageLimits::default(), "these are limits");
     refuse("forwarded", *forwarded != forwards, "these are headers");
     let has_id = listener.request_id != RequestIdSettings::default();
