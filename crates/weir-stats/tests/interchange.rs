@@ -8,6 +8,7 @@ use weir_stats::interchange::{
 };
 use weir_stats::metrics::{
     Asked, Distribution, Done, HIGHEST_US, MetricsRegistry, Outcome, Phase, Subject,
+    TransferredBytes,
 };
 use weir_stats::{Micros, Times};
 
@@ -29,6 +30,7 @@ fn counted(seed: u64) -> BTreeMap<Subject, weir_stats::metrics::PhaseDistributio
             ended_us: turn,
             times: &times,
             outcome,
+            counted: TransferredBytes::default(),
         };
         let _ = numbers.record(turn as usize % 2, &route, Some(&endpoint), &done);
     }

@@ -1,7 +1,9 @@
 //! Recording and reading: every exchange is counted once, under its names, and found again by its
 //! request id.
 
-use weir_stats::metrics::{Asked, Done, Handshake, Keep, MetricsRegistry, Outcome, Phase};
+use weir_stats::metrics::{
+    Asked, Done, Handshake, Keep, MetricsRegistry, Outcome, Phase, TransferredBytes,
+};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 fn times(response_us: i64) -> Times {
@@ -44,6 +46,7 @@ fn every_exchange_counts_once_at_every_level() {
             ended_us: turn,
             times: &times,
             outcome,
+            counted: TransferredBytes::default(),
         };
         let complete = done(outcome(200, Cause::Complete));
         let (route, endpoint) = match turn % 3 {
@@ -94,8 +97,14 @@ fn names_find_their_counts_again_and_removed_names_are_bounded() {
             (numbers.route("web", route, "app"), numbers.endpoint("app", route));
         let times = times(5);
         let outcome = outcome(200, Cause::Complete);
-        let done =
-            Done { request_id: b"", asked: Asked::default(), ended_us: 0, times: &times, outcome };
+        let done = Done {
+            request_id: b"",
+            asked: Asked::default(),
+            ended_us: 0,
+            times: &times,
+            outcome,
+            counted: TransferredBytes::default(),
+        };
         let _ = numbers.record(0, &route, Some(&endpoint), &done);
     };
     record("kept");
@@ -135,6 +144,7 @@ fn a_slow_exchange_is_asked_for_whole_and_found_by_its_id() {
             ended_us: 9,
             times: &times,
             outcome,
+            counted: TransferredBytes::default(),
         };
         if numbers.record(worker, &route, Some(&endpoint), &done) == Keep::Whole {
             let record = ExchangeRecord {
@@ -173,8 +183,14 @@ fn tunnels_count_and_their_length_is_no_latency() {
     let route = numbers.route("web", "chat", "app");
     let times = times(3_000_000_000);
     let outcome = outcome(101, Cause::TunnelClosed);
-    let done =
-        Done { request_id: b"a", asked: Asked::default(), ended_us: 0, times: &times, outcome };
+    let done = Done {
+        request_id: b"a",
+        asked: Asked::default(),
+        ended_us: 0,
+        times: &times,
+        outcome,
+        counted: TransferredBytes::default(),
+    };
     assert_eq!(numbers.record(0, &route, None, &done), Keep::Counted);
     let figures = numbers.read();
     assert_eq!(figures.tally_of_pool("app").requests(), 1);
@@ -212,6 +228,7 @@ fn what_came_between_two_readings_is_told_by_name() {
                 ended_us: 0,
                 times: &times,
                 outcome,
+                counted: TransferredBytes::default(),
             };
             let _ = numbers.record(0, &route, Some(&endpoint), &done);
         }

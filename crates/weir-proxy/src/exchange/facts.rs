@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use smallvec::SmallVec;
 use weir_balance::{Ahead, Decision, Slot, WaitsFor};
+use weir_stats::metrics::TransferredBytes;
 use weir_stats::{Cause, Delays, GrpcStatus, HTTP2, Setback, Times, WaitedFor};
 
 use crate::http::client_address::PeerTrust;
@@ -194,6 +195,8 @@ pub(crate) struct ExchangeOutcome {
     pub(crate) delays: Delays,
     pub(crate) bytes_sent: u64,
     pub(crate) body_bytes_sent: u64,
+    /// The bytes of a tunnel that the metrics have.
+    pub(crate) counted: TransferredBytes,
 }
 
 impl Default for ExchangeOutcome {
@@ -207,6 +210,7 @@ impl Default for ExchangeOutcome {
             delays: Delays::default(),
             bytes_sent: 0,
             body_bytes_sent: 0,
+            counted: TransferredBytes::default(),
         }
     }
 }

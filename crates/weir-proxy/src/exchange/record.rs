@@ -268,7 +268,7 @@ fn count<C: ClientSide>(exchange: &Exchange<'_, C>, ended_us: u64) -> Keep {
     let worker = &scope.worker;
     let series = |index: usize| scope.generation.endpoint_series(placement.pool?.number, index);
     count_failed(exchange);
-    let counted = Outcome {
+    let summary = Outcome {
         status: outcome.status,
         cause: outcome.cause,
         bytes_received: arrival.bytes_received,
@@ -288,7 +288,8 @@ fn count<C: ClientSide>(exchange: &Exchange<'_, C>, ended_us: u64) -> Keep {
         request,
         line_bytes: line.len(),
     };
-    let done = Done { request_id, asked, ended_us, times: &outcome.times, outcome: counted };
+    let (times, counted) = (&outcome.times, outcome.counted);
+    let done = Done { request_id, asked, ended_us, times, outcome: summary, counted };
     let (route, endpoint) = (scope.counts.route(*route), placement.endpoint.and_then(series));
     worker.process.numbers.record(worker.number, route, endpoint, &done)
 }

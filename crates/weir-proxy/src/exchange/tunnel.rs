@@ -8,18 +8,23 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use weir_stats::Cause;
+use weir_stats::metrics::{EndpointSeries, RouteSeries, TransferredBytes};
 use weir_wire::Framing;
 
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::exchange::client_side::ClientSide;
+use crate::exchange::facts::{ExchangeOutcome, Placement, RequestArrival};
 use crate::exchange::outcome::Next;
 use crate::exchange::passive::JudgedBy;
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
+use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
 use crate::net::Net;
 use crate::net::buffers::Buffers;
+use crate::routing::route::CompiledRoute;
+
 use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
 use crate::upstream::EndpointRef;
@@ -131,13 +136,42 @@ pub(crate) struct Switched<'a, N: Net> {
     pub(crate) silent: Option<EndpointRef<'a>>,
 }
 
+/// The metrics of the bytes of a tunnel, which may last for days.
+struct ByteCounter<'a> {
+    route: &'a RouteSeries,
+    endpoint: Option<&'a EndpointSeries>,
+    worker: usize,
+}
+
+impl<'a> ByteCounter<'a> {
+    fn new<N: Net>(
+        scope: Scope<'a, N>,
+        placement: &Placement<'_>,
+        route: Option<&CompiledRoute>,
+    ) -> Self {
+        let pool = placement.pool.map(|pool| pool.number);
+        let endpoint = pool.zip(placement.endpoint);
+        let series = |(pool, at)| scope.generation.endpoint_series(pool, at);
+        let route = scope.counts.route(route);
+        Self { route, endpoint: endpoint.and_then(series), worker: scope.worker.number }
+    }
+
+    /// Counts the bytes since the last time.
+    fn count(&self, arrival: &RequestArrival, outcome: &mut ExchangeOutcome) {
+        let bytes = TransferredBytes { received: arrival.bytes_received, sent: outcome.bytes_sent };
+        self.route.transferred(self.worker, self.endpoint, bytes.since(outcome.counted));
+        outcome.counted = bytes;
+    }
+}
+
 /// Transfers bytes both ways; the exchange ends with the tunnel.
 pub(crate) async fn run<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     switched: Switched<'_, C::Net>,
 ) -> Next {
     let session = exchange.session;
-    let Exchange { scope, client, heads, arrival, outcome, .. } = exchange;
+    let Exchange { scope, client, heads, arrival, placement, outcome, route, .. } = exchange;
+    let counter = ByteCounter::new(*scope, placement, *route);
     let Switched { patience, after_client, mut upstream, surplus, up, down, mut silent } = switched;
     let after_endpoint = scope.listener.timeouts.half_closed;
     // Bytes that were received after the two heads, and after the request's body if it had one,
@@ -158,6 +192,7 @@ pub(crate) async fn run<C: ClientSide>(
         arrival.bytes_received = before.0 + up.pump.body_bytes;
         outcome.bytes_sent = before.1 + down.pump.written;
         outcome.body_bytes_sent = down.pump.body_bytes;
+        counter.count(arrival, outcome);
         let looks = match transferred {
             Ok(looks) => looks,
             Err(cause) => return Poll::Ready(cause),

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weir_stats::metrics::{Asked, Done, Outcome};
+use weir_stats::metrics::{Asked, Done, Outcome, TransferredBytes};
 use weir_stats::{
     AffinityOutcome, Cause, Clock, Concurrency, Entry, LogBatch, Micros, Slashes, Times,
 };
@@ -67,7 +67,8 @@ impl<'a> LostRecorder<'a> {
         let client = lost.client();
         let asked = Asked { client, request: lost.line, line_bytes: lost.line.len() };
         let ended_us = self.process.balance_clock(self.now);
-        let done = Done { request_id: &[], asked, ended_us, times, outcome };
+        let counted = TransferredBytes::default();
+        let done = Done { request_id: &[], asked, ended_us, times, outcome, counted };
         let _ = self.process.numbers.record(self.worker, counts.route(route), endpoint, &done);
     }
 

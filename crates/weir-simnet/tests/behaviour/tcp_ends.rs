@@ -257,6 +257,32 @@ fn a_side_that_stays_open_has_its_own_time_after_the_other_has_ended() {
 }
 
 #[test]
+fn the_bytes_of_a_connection_are_counted_while_it_lasts_and_once() {
+    play_plain("server name=one 10.0.1.1:80;", async |world| {
+        let bytes = || {
+            let figures = world.process.numbers.read();
+            let tally = figures.tally_of_endpoint("app", "one");
+            (tally.bytes_received, tally.bytes_sent)
+        };
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        let mut upstream = origin.accept().await;
+        client.send("question").await;
+        upstream.expect("question").await;
+        assert_eq!(bytes(), (8, 0));
+        upstream.send("the answer").await;
+        client.expect("the answer").await;
+        assert_eq!(bytes(), (8, 10));
+        drop(client);
+        upstream.expect_end().await;
+        drop(upstream);
+        let line = world.log_line().await;
+        assert_eq!((line.number("bytes_received"), line.number("bytes_sent")), (Some(8), Some(10)));
+        assert_eq!(bytes(), (8, 10));
+    });
+}
+
+#[test]
 fn a_connection_that_is_ended_from_outside_has_its_times() {
     for speaks in [true, false] {
         play_plain(POOL, async |world| {

@@ -11,7 +11,8 @@ use super::tally::{GivenUp, TallyFigures};
 /// All counts at a reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Exchanges by listener, route, pool and endpoint; combinations without any are left out.
+    /// Exchanges by listener, route, pool and endpoint; combinations without any, and without bytes of
+    /// one that goes on, are left out.
     pub cells: Vec<CellFigures>,
     /// Connections by listener.
     pub listeners: Vec<ListenerFigures>,
@@ -216,7 +217,7 @@ impl Figures {
 
     /// Removes all elements without counts.
     pub fn drop_unused(&mut self) {
-        self.cells.retain(|cell| cell.tally.requests() > 0);
+        self.cells.retain(|cell| !cell.tally.is_empty());
         self.routes.retain(|route| !route.phases.is_empty() || !route.streams.is_empty());
         self.grpc.retain(|method| method.times.count() > 0);
         self.endpoints.retain(|one| !one.phases.is_empty() || one.given_up != GivenUp::default());

@@ -40,5 +40,5 @@ pub use series::{
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};
 pub use stream::{StreamDistributions, StreamTime};
-pub use tally::{GivenUp, Outcome, TallyFigures};
+pub use tally::{GivenUp, Outcome, TallyFigures, TransferredBytes};
 pub use window::{Recent, WINDOW_STEPS, Window};

@@ -15,7 +15,7 @@ use super::series::{
     EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, WorkerShards,
     Yield, touch,
 };
-use super::tally::Outcome;
+use super::tally::{Outcome, TransferredBytes};
 use crate::{ExchangeRecord, Micros, Times};
 
 /// The memory budget of all histograms, bytes. A phase whose times lie within a factor of ten takes
@@ -62,6 +62,8 @@ pub struct Done<'a> {
     pub times: &'a Times,
     /// The counted properties.
     pub outcome: Outcome,
+    /// The bytes that [`RouteSeries::transferred`] has counted already.
+    pub counted: TransferredBytes,
 }
 
 /// The recorder's interest in an exchange.
@@ -203,7 +205,7 @@ impl MetricsRegistry {
             }
         };
         if let Some(tally) = tally {
-            tally.record(&done.outcome);
+            tally.record(&done.outcome, done.counted);
         }
         own.exchanges.add(1);
         own.own_us.add(times.own.reached().unwrap_or(0));
@@ -283,7 +285,7 @@ impl MetricsRegistry {
         for endpoint in &endpoints {
             cells.extend(cells_of(endpoint, &routes, workers));
         }
-        cells.retain(|cell| cell.tally.requests() > 0);
+        cells.retain(|cell| !cell.tally.is_empty());
         let of_endpoint = |endpoint: &Arc<EndpointSeries>| EndpointFigures {
             pool: endpoint.pool.to_string(),
             endpoint: endpoint.endpoint.to_string(),

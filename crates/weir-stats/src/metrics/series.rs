@@ -12,7 +12,7 @@ use super::phase::{PhaseDistributions, PhaseHistograms};
 use super::recent::RecentRing;
 use super::slow::SlowShelf;
 use super::stream::{StreamDistributions, StreamHistograms, StreamTime};
-use super::tally::{GivenUp, Tally, TallyFigures};
+use super::tally::{GivenUp, Tally, TallyFigures, TransferredBytes};
 use crate::{ExchangeRecord, Micros};
 
 /// The number of routes of a pool that its endpoints count apart; the routes beyond count as one.
@@ -119,6 +119,24 @@ impl RouteSeries {
         let mut sum = TallyFigures::default();
         made_by(&self.shards, workers).for_each(|shard| shard.tally.read_into(&mut sum));
         sum
+    }
+
+    /// Counts bytes of an exchange that goes on, so that those of a long tunnel are seen before its
+    /// end; [`Done::counted`](super::Done::counted) tells of them then. Must be called by the
+    /// worker's own thread.
+    pub fn transferred(
+        &self,
+        worker: usize,
+        endpoint: Option<&EndpointSeries>,
+        bytes: TransferredBytes,
+    ) {
+        let tally = match endpoint.and_then(|endpoint| endpoint.shard(worker)) {
+            None => self.shard(worker).map(|shard| &shard.tally),
+            Some(endpoint) => endpoint.tally(self.place),
+        };
+        if let Some(tally) = tally {
+            tally.transferred(bytes);
+        }
     }
 
     /// Counts a time of a stream. Must be called by the worker's own thread.

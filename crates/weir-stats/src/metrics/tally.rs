@@ -69,6 +69,26 @@ pub struct Outcome {
     pub queue_position: u32,
 }
 
+/// The bytes of an exchange, heads and bodies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransferredBytes {
+    /// Those of the request.
+    pub received: u64,
+    /// Those of the response.
+    pub sent: u64,
+}
+
+impl TransferredBytes {
+    /// Returns the bytes since an earlier state.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            received: self.received.saturating_sub(earlier.received),
+            sent: self.sent.saturating_sub(earlier.sent),
+        }
+    }
+}
+
 /// The counters of one worker for one pair of route and endpoint. The counters that most exchanges
 /// change are in the first cache line.
 #[derive(Debug)]
@@ -107,14 +127,14 @@ impl Default for Tally {
 
 impl Tally {
     #[inline]
-    pub(crate) fn record(&self, outcome: &Outcome) {
+    pub(crate) fn record(&self, outcome: &Outcome, counted: TransferredBytes) {
         if (outcome.status, outcome.cause) == USUAL {
             self.usual.add(1);
         } else {
             self.record_ending(outcome);
         }
-        self.bytes_received.add(outcome.bytes_received);
-        self.bytes_sent.add(outcome.bytes_sent);
+        let bytes = TransferredBytes { received: outcome.bytes_received, sent: outcome.bytes_sent };
+        self.transferred(bytes.since(counted));
         if outcome.attempts > 0 {
             self.attempts.add(u64::from(outcome.attempts));
         }
@@ -127,6 +147,12 @@ impl Tally {
         if outcome.queue_position > 0 {
             self.queued.add(1);
         }
+    }
+
+    #[inline]
+    pub(crate) fn transferred(&self, bytes: TransferredBytes) {
+        self.bytes_received.add(bytes.received);
+        self.bytes_sent.add(bytes.sent);
     }
 
     fn record_ending(&self, outcome: &Outcome) {
@@ -193,6 +219,11 @@ impl Default for TallyFigures {
 }
 
 impl TallyFigures {
+    /// Returns true if no exchange has ended, and none that goes on has transferred bytes.
+    pub fn is_empty(&self) -> bool {
+        self.requests() == 0 && self.bytes_received == 0 && self.bytes_sent == 0
+    }
+
     /// Exchanges that ended.
     pub fn requests(&self) -> u64 {
         self.codes.iter().sum()
@@ -293,7 +324,8 @@ mod tests {
     fn figures(statuses: &[u16]) -> TallyFigures {
         let tally = Tally::default();
         for status in statuses {
-            tally.record(&Outcome { status: *status, ..Outcome::default() });
+            let outcome = Outcome { status: *status, ..Outcome::default() };
+            tally.record(&outcome, TransferredBytes::default());
         }
         let mut sum = TallyFigures::default();
         tally.read_into(&mut sum);

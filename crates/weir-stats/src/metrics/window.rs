@@ -77,7 +77,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Asked, Done, MetricsRegistry, Outcome, Phase};
+    use crate::metrics::{Asked, Done, MetricsRegistry, Outcome, Phase, TransferredBytes};
     use crate::{Micros, Times};
 
     const SECOND: u64 = 1_000_000;
@@ -87,8 +87,14 @@ mod tests {
         let endpoint = numbers.endpoint("app", "one");
         let times = Times { total: Micros(us), response: Micros(us), ..Times::default() };
         let outcome = Outcome { status: 200, attempts: 1, ..Outcome::default() };
-        let done =
-            Done { request_id: b"", asked: Asked::default(), ended_us: 0, times: &times, outcome };
+        let done = Done {
+            request_id: b"",
+            asked: Asked::default(),
+            ended_us: 0,
+            times: &times,
+            outcome,
+            counted: TransferredBytes::default(),
+        };
         let _ = numbers.record(0, &route, Some(&endpoint), &done);
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use strict::{Text, parse};
 use weir_stats::exposition::{CpuGroup, CreditsReport, CreditsState, MachineFigures};
-use weir_stats::metrics::{Asked, Done, Handshake, MetricsRegistry, Outcome};
+use weir_stats::metrics::{Asked, Done, Handshake, MetricsRegistry, Outcome, TransferredBytes};
 use weir_stats::procfs::{Cpu, InterfaceTraffic, NetworkInterface, TcpCounters};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
@@ -47,6 +47,7 @@ fn counted() -> (Arc<MetricsRegistry>, Vec<Arc<ExchangeRecord>>) {
             ended_us: turn,
             times: &times,
             outcome,
+            counted: TransferredBytes::default(),
         };
         let worker = turn as usize % 2;
         let keep = numbers.record(worker, &route, Some(&endpoint), &done);
