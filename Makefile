@@ -79,7 +79,7 @@ deny: ## check licences and banned crates, if cargo-deny is installed
 
 # ARGS="--quick --only plain" goes to the script.
 bench-core: ## measure CPU per request and memory beside nginx and haproxy; writes benches/core.md
-	@scripts/packages cc nginx haproxy wrk ab h2load openssl python3
+	@scripts/packages cc nginx nginx-stream haproxy wrk ab h2load curl openssl python3
 	weir="$$(scripts/profiled-build)" && python3 benches/core.py --weir "$$weir" --build "make release" $(ARGS)
 
 bench-floor: ## measure a relay that parses nothing beside Weir and nginx; writes benches/floor.md

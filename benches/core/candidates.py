@@ -87,11 +87,17 @@ class Bench:
         self.directory.chmod(0o755)
         (files / "1k.bin").write_bytes(b"w" * 1024)
         (files / "100k.bin").write_bytes(b"w" * 102400)
+        # A file without contents on the disk: its bytes are zeros.
+        with open(files / "1g.bin", "wb") as large:
+            large.truncate(1 << 30)
+        # A message of gRPC: not compressed, its length, and that many bytes.
+        (files / "message.bin").write_bytes(b"\0" + (100).to_bytes(4, "big") + b"w" * 100)
+        (self.directory / "call.bin").write_bytes((files / "message.bin").read_bytes())
         certificate(self.directory)
-        self.values["ORIGIN"] = free_ports(1)[0]
+        self.values |= dict(zip(["ORIGIN", "ORIGIN_CALLS", "ORIGIN_TLS"], free_ports(3)))
         config = self.fill("origin.conf")
         origin = self.start(self.load_core, ["nginx", "-e", "stderr", "-c", str(config)], "origin")
-        origin.wait_for([self.values["ORIGIN"]])
+        origin.wait_for([self.values[name] for name in ["ORIGIN", "ORIGIN_CALLS", "ORIGIN_TLS"]])
         self.values["SILENT"] = free_ports(1)[0]
         command = ["python3", str(HERE / "silent.py"), str(self.values["SILENT"])]
         silent = self.start(self.load_core, command, "silent", stdout=subprocess.PIPE)
@@ -127,10 +133,11 @@ class Bench:
         return path
 
     def candidate(self, name):
-        """Starts a fresh proxy on the proxies' core; it has `plain`, `tls` and `busy`, its ports.
-        Requests to the last one get no response from the origin."""
-        plain, tls, busy = free_ports(3)
-        self.values |= {"PLAIN": plain, "TLS": tls, "BUSY": busy}
+        """Starts a fresh proxy on the proxies' core; it has `ports`, by kind. Requests to `busy` get no response
+        from the origin; `tcp` and `passthrough` pass bytes on."""
+        kinds = ["plain", "tls", "busy", "tcp", "passthrough"]
+        ports = dict(zip(kinds, free_ports(len(kinds))))
+        self.values |= {kind.upper(): port for kind, port in ports.items()}
         if name in self.binaries:
             config = self.fill("weir.conf", f"{name}.conf")
             command = [str(self.binaries[name]), "run", "-c", str(config)]
@@ -141,9 +148,9 @@ class Bench:
                 "haproxy": ["haproxy", "-db", "-f", str(config)],
             }[name]
         child = self.start(self.proxy_core, command, name)
-        child.plain, child.tls, child.busy = plain, tls, busy
-        child.wait_for([plain, tls, busy])
-        check_tls(tls)
+        child.ports = ports
+        child.wait_for(ports.values())
+        check_tls(ports["tls"])
         return child
 
     def empty_logs(self):

@@ -14,9 +14,11 @@ HERE = pathlib.Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One kind of request. `target` is the ratio to the better peer that the project wants to reach.
+    """One kind of request, at the port of that kind. `target` is the ratio to the better peer that the project
+    wants to reach.
 
-    wrk resumes its TLS session when it connects again, so full handshakes come from ab, which does not."""
+    wrk resumes its TLS session when it connects again, so full handshakes come from ab, which does not. A request
+    of `curl` is one download of a large file."""
 
     name: str
     kind: str
@@ -34,9 +36,16 @@ CASES = [
     Case("resumption", "tls", 1024, "/1k.bin", "wrk-close", None),
     Case("http2-1k", "tls", 1024, "/1k.bin", "h2load", 0.95),
     Case("http2-100k", "tls", 102400, "/100k.bin", "h2load", 0.60),
+    Case("http2-new", "tls", 1024, "/1k.bin", "h2load-new", 0.65),
+    Case("grpc", "tls", 100, "/bench.Echo/Unary", "h2load-call", None),
+    Case("tcp", "tcp", 1024, "/1k.bin", "wrk", 0.95),
+    Case("tcp-bulk", "tcp", 1 << 30, "/1g.bin", "curl", 0.95),
+    Case("passthrough-bulk", "passthrough", 1 << 30, "/1g.bin", "curl", 0.95),
 ]
 # Of the HTTP/2 cases: that many streams on each of that many connections.
 HTTP2_CONNECTIONS, HTTP2_STREAMS = 10, 10
+# New connections of HTTP/2 per second.
+NEW_CONNECTIONS = 500
 TITLES = {
     "plain": "HTTP/1.1, 1 KB",
     "tls-1k": "TLS 1.3, 1 KB",
@@ -45,6 +54,11 @@ TITLES = {
     "resumption": "the same with the session resumed",
     "http2-1k": "HTTP/2, TLS 1.3, 1 KB",
     "http2-100k": "HTTP/2, TLS 1.3, 100 KB",
+    "http2-new": "new HTTP/2 connection per request, TLS 1.3, 1 KB",
+    "grpc": "gRPC, a call with one message each way, TLS 1.3",
+    "tcp": "TCP relay, 1 KB round trips",
+    "tcp-bulk": "TCP relay, 1 GB at once",
+    "passthrough-bulk": "TLS passed through by server name, 1 GB at once",
     "idle-plain": "idle connection, plain",
     "idle-tls": "idle connection, TLS",
     "idle-http2": "idle connection, HTTP/2 and TLS",
@@ -72,22 +86,51 @@ class Point:
 
 def put(bench, child, case, seconds, connections):
     """Puts the case's load on the proxy, from the load's core; returns what the load program counted."""
-    scheme, port = ("http", child.plain) if case.kind == "plain" else ("https", child.tls)
-    command = ["taskset", "-c", str(bench.load_core)]
-    if case.program == "ab":
-        command += ["ab", "-q", "-r", "-f", "TLS1.3", "-c", str(connections), "-t", str(seconds)]
-    elif case.program == "h2load":
-        command += ["h2load", "-t", "1", "-c", str(HTTP2_CONNECTIONS), "-m", str(HTTP2_STREAMS), "-D", str(seconds)]
-    else:
-        command += ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "summary.lua")]
-        if case.program == "wrk-close":
-            command += ["-H", "Connection: close"]
-    command += [f"{scheme}://localhost:{port}{case.path}"]
+    if case.program == "curl":
+        return download(bench, child, case, seconds)
+    scheme = "https" if case.kind == "tls" else "http"
+    url = f"{scheme}://localhost:{child.ports[case.kind]}{case.path}"
+    command = ["taskset", "-c", str(bench.load_core), *load_command(bench, case, seconds, connections), url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
-    summary = {"ab": ab_summary, "h2load": h2load_summary}.get(case.program, wrk_summary)(done.stdout)
+    summary = {"ab": ab_summary, "h2load": h2load_summary}.get(case.program.split("-")[0], wrk_summary)(done.stdout)
     if summary is None:
         raise SystemExit(f"the load failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
     return summary
+
+
+def load_command(bench, case, seconds, connections):
+    """The load program with all words but the URL."""
+    streams = ["-c", str(HTTP2_CONNECTIONS), "-m", str(HTTP2_STREAMS), "-D", str(seconds)]
+    count = str(NEW_CONNECTIONS * seconds)
+    call = ["-d", str(bench.directory / "call.bin"), "-H", "content-type: application/grpc", "-H", "te: trailers"]
+    wrk = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "summary.lua")]
+    return {
+        "ab": ["ab", "-q", "-r", "-f", "TLS1.3", "-c", str(connections), "-t", str(seconds)],
+        "h2load": ["h2load", "-t", "1", *streams],
+        "h2load-call": ["h2load", "-t", "1", *streams, *call],
+        # Each client is one connection with one request.
+        "h2load-new": ["h2load", "-t", "1", "-n", count, "-c", count, "-r", str(NEW_CONNECTIONS)],
+        "wrk": wrk,
+        "wrk-close": [*wrk, "-H", "Connection: close"],
+    }[case.program]
+
+
+def download(bench, child, case, seconds):
+    """Downloads the file once for each second, one after the other; an incomplete one is an error."""
+    scheme = "https" if case.kind == "passthrough" else "http"
+    url = f"{scheme}://localhost:{child.ports[case.kind]}{case.path}"
+    command = ["taskset", "-c", str(bench.load_core), "curl", "-sS", "--http1.1", "-o", "/dev/null", "--max-time", "60"]
+    command += ["--cacert", str(bench.directory / "site.pem"), "-w", "%{http_code} %{size_download}", url]
+    summary = dict.fromkeys(["connect", "read", "write", "status", "timeout", "bytes", "requests"], 0)
+    began = time.monotonic()
+    for _ in range(seconds):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        code, _, size = done.stdout.partition(" ")
+        summary["requests"] += 1
+        summary["bytes"] += int(size or 0)
+        summary["read"] += done.returncode != 0
+        summary["status"] += code != "200"
+    return summary | {"microseconds": (time.monotonic() - began) * 1e6}
 
 
 def wrk_summary(output):
@@ -141,7 +184,7 @@ def faults(summary, case):
     found = [f"{summary[kind]} {kind} errors" for kind in ("connect", "read", "write", "timeout") if summary[kind]]
     if summary["status"]:
         found.append(f"{summary['status']} answers other than 2xx or 3xx")
-    if summary["requests"] < 100:
+    if summary["requests"] < (1 if case.program == "curl" else 100):
         found.append(f"only {summary['requests']} requests")
     elif summary["bytes"] / summary["requests"] < case.body:
         found.append("bodies are too short")
@@ -171,7 +214,7 @@ def measure(bench, child, case, warm_s, measure_s, connections):
 def connection_bytes(bench, child, case, count):
     """Resident memory per connection: idle after one request, or with a request that gets no response."""
     state, kind = case.split("-")
-    port = child.busy if state == "busy" else child.plain if kind == "plain" else child.tls
+    port = child.ports["busy" if state == "busy" else "plain" if kind == "plain" else "tls"]
     path = "/1k.bin" if state == "idle" else "-"
     command = ["python3", str(HERE / "idle.py"), str(port), str(count), kind, path]
     warm = idle_client(bench, command[:3] + ["50"] + command[4:])

@@ -127,7 +127,10 @@ from round to round. A point is 1 s of warm-up and {seconds} s of measurement.
 The cost is the user and system time of all threads of a program (`/proc/PID/stat`), divided by the
 requests that the load program counted. The load program is wrk, ab for the new TLS connections,
 because wrk resumes its session when it reconnects, and h2load for HTTP/2, with {http2_connections} connections of
-{http2_streams} streams each. The access log is on for all: nginx and Weir write
+{http2_streams} streams each, or with {new_connections} new connections of one request a second. A request of the TCP relay is one of
+HTTP that the origin answers; one of 1 GB is a download by curl, with TLS between curl and the origin where it is
+passed through. A call of gRPC has a message of 100 bytes each way, and goes to the origin over HTTP/2 without TLS.
+The access log is on for all: nginx and Weir write
 the same `main` lines to a file in memory, haproxy its `httplog` to a datagram socket that is drained on
 the other core. All three add X-Forwarded-For and -Proto. TLS is 1.3 with TLS_AES_256_GCM_SHA384 and a
 P-256 certificate. A point with an error, or with a response that is not a success, is invalid and gives
@@ -154,6 +157,7 @@ def render(facts, points, memory, options, folder):
         lines += memory_table(memory, names, options.idle) + [""]
     words = {"connections": options.connections, "kept": kept(options), "rounds": options.rounds, "seconds": options.seconds}
     words |= {"http2_connections": load.HTTP2_CONNECTIONS, "http2_streams": load.HTTP2_STREAMS}
+    words |= {"new_connections": load.NEW_CONNECTIONS}
     lines += ["## How it was measured", "", METHOD.format(**words), ""]
     if points:
         lines += ["## Every point", ""] + all_points(points, names) + [""]
