@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use weir_stats::metrics::{
-    Asked, Done, Histogram, MetricsRegistry, Outcome, PageBudget, id_number,
+    Asked, Done, Histogram, MetricsRegistry, Outcome, PageBudget, TransferredBytes, id_number,
 };
 use weir_stats::{Cause, Micros, Times};
 
@@ -67,6 +67,7 @@ fn exchanges(criterion: &mut Criterion) {
                     ended_us: 1,
                     times: &times[turn % times.len()],
                     outcome: black_box(outcome),
+                    counted: TransferredBytes::default(),
                 };
                 let route = &routes[turn % routes.len()];
                 let endpoint = Some(&*endpoints[turn % endpoints.len()]);

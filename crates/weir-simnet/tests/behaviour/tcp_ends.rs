@@ -237,9 +237,10 @@ fn a_side_that_stays_open_has_its_own_time_after_the_other_has_ended() {
             let mut upstream = origin.accept().await;
             // Longer than either: both sides are open.
             pass(30_000).await;
-            let (ended, open, wait) = match client_ends {
-                true => (&mut client, &mut upstream, 4_000),
-                false => (&mut upstream, &mut client, 2_000),
+            let (ended, open, wait) = if client_ends {
+                (&mut client, &mut upstream, 4_000)
+            } else {
+                (&mut upstream, &mut client, 2_000)
             };
             ended.finish().await;
             open.expect_end().await;
