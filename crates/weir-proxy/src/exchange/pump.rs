@@ -21,7 +21,7 @@ use crate::exchange::pump::replay::Replay;
 use crate::http::trailers::TrailerRules;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::{DECODE_FRAMING, LARGE_BUFFER, SMALL_BUFFER, TURN_FRAMING_COST};
-use crate::net::buffers::{Buffers, poll_read_into};
+use crate::net::buffers::{Buffers, BulkLease, poll_read_into};
 use crate::time::turns::{ByteTurn, end_turn};
 
 /// Bodies up to this size are copied behind the head, so that one plain write sends both.
@@ -124,6 +124,20 @@ pub(crate) struct Pump {
     /// Set if the body was read and decoded before this pump was made.
     pub(crate) is_whole: bool,
     surplus: Surplus,
+    bulk: BulkReads,
+}
+
+/// The use of bulk buffers.
+enum BulkReads {
+    /// There is none.
+    Never,
+    /// The source has had less than a small buffer at a time.
+    Little,
+    /// The last read filled its buffer: the next one gets a bulk buffer if one is free.
+    Much,
+    /// The buffer is a bulk buffer, and is counted as long as the lease lives. `much` tells if the
+    /// last read was more than a small buffer takes.
+    InUse { _lease: BulkLease, much: bool },
 }
 
 /// A source that has ended.
@@ -151,11 +165,13 @@ pub(crate) struct Bounds {
     pub(crate) throttle: Option<Box<Throttle>>,
     /// The rules for trailers; `None` drops trailers.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
+    /// Set if a bulk buffer may be used once many bytes come.
+    pub(crate) bulk: bool,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { bytes: u64::MAX, surplus: Surplus::Any, throttle: None, trailers: None }
+        Self { bytes: u64::MAX, surplus: Surplus::Any, throttle: None, trailers: None, bulk: false }
     }
 }
 
@@ -205,6 +221,7 @@ impl Pump {
             conversion: None,
             is_whole: false,
             surplus: bounds.surplus,
+            bulk: if bounds.bulk { BulkReads::Little } else { BulkReads::Never },
         }
     }
 
@@ -474,6 +491,7 @@ impl Pump {
             let moved = usize::try_from(self.work() - before).unwrap_or(usize::MAX);
             if turn.is_over_after(moved) {
                 self.waiting = Waiting::Turn;
+                self.give_bulk_back(buffers);
                 end_turn(context);
                 return Poll::Pending;
             }
@@ -551,6 +569,9 @@ impl Pump {
             self.raw.clear();
             self.at = 0;
         }
+        if matches!(self.bulk, BulkReads::Much) && self.raw.is_empty() {
+            self.take_bulk(buffers);
+        }
         if self.raw.capacity() == 0 {
             self.raw = if expected > SMALL_BUFFER { buffers.large() } else { buffers.small() };
         } else if self.raw.len() == self.raw.capacity() {
@@ -561,6 +582,7 @@ impl Pump {
         let read = match poll_read_into(source, context, &mut self.raw, readable) {
             Poll::Pending => {
                 if self.raw.is_empty() {
+                    self.give_bulk_back(buffers);
                     buffers.give_back(std::mem::take(&mut self.raw));
                 }
                 return Poll::Pending;
@@ -572,10 +594,35 @@ impl Pump {
         };
         self.has_read = true;
         self.read += read as u64;
+        match &mut self.bulk {
+            BulkReads::Little if self.raw.len() == self.raw.capacity() => {
+                self.bulk = BulkReads::Much;
+            }
+            BulkReads::InUse { much, .. } => *much = read >= SMALL_BUFFER,
+            _ => {}
+        }
         if read == 0 {
             return Poll::Ready(self.source_ended(source));
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Replaces an empty buffer by a bulk buffer, if one is free.
+    fn take_bulk(&mut self, buffers: &Buffers) {
+        if let Some((buffer, lease)) = buffers.bulk() {
+            buffers.give_back(std::mem::replace(&mut self.raw, buffer));
+            self.bulk = BulkReads::InUse { _lease: lease, much: true };
+        }
+    }
+
+    /// Gives a bulk buffer back whose bytes were sent.
+    fn give_bulk_back(&mut self, buffers: &Buffers) {
+        let BulkReads::InUse { much, .. } = self.bulk else { return };
+        if self.at == self.raw.len() && self.direct.is_empty() {
+            buffers.give_back(std::mem::take(&mut self.raw));
+            self.at = 0;
+            self.bulk = if much { BulkReads::Much } else { BulkReads::Little };
+        }
     }
 
     /// Ends the body with the bytes that were read, after [`PumpFailure::Unannounced`].

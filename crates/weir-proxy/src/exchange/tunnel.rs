@@ -98,7 +98,8 @@ impl Direction {
 
     /// Creates a direction that begins with these bytes.
     fn new(bytes: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
-        let bounds = Bounds { throttle, ..Bounds::default() };
+        let bulk = throttle.is_none();
+        let bounds = Bounds { throttle, bulk, ..Bounds::default() };
         let (framing, encoder) = (Framing::UntilClose, Encoder::Plain);
         let pump = Pump::new(Vec::new(), framing, encoder, bytes, 0, bounds);
         Self { pump, breaks_off: false, ended: false }

@@ -53,6 +53,7 @@ pub(crate) fn initial_body<C: ClientSide>(
         surplus: Surplus::PutBack,
         throttle,
         trailers: arrival.trailers.clone(),
+        bulk: false,
     };
     let mut upload = Pump::new(Vec::new(), framing, encoder, raw, 0, bounds);
     if heads.is_text_call() {

@@ -1,20 +1,33 @@
 //! Buffers that a worker's connections borrow while they transfer bytes. Idle connections hold
 //! none. It knows no protocol.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::limits::{LARGE_BUFFER, POOLED_BUFFERS, SMALL_BUFFER};
+use crate::limits::{BULK_BUFFER, BULK_BUFFERS, LARGE_BUFFER, POOLED_BUFFERS, SMALL_BUFFER};
 
-/// A worker's spare buffers, in two sizes.
+/// A worker's spare buffers, in three sizes.
 #[derive(Default)]
 pub(crate) struct Buffers {
     small: RefCell<Vec<Vec<u8>>>,
     large: RefCell<Vec<Vec<u8>>>,
+    bulk: RefCell<Vec<Vec<u8>>>,
+    /// The number of bulk buffers in use.
+    bulk_lent: Rc<Cell<usize>>,
+}
+
+/// The use of one of the few bulk buffers; it ends when this is dropped.
+pub(crate) struct BulkLease(Rc<Cell<usize>>);
+
+impl Drop for BulkLease {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
 }
 
 impl Buffers {
@@ -28,10 +41,30 @@ impl Buffers {
         self.large.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(LARGE_BUFFER))
     }
 
+    /// An empty buffer of [`BULK_BUFFER`] bytes, unless all that a worker may have are in use: a peer
+    /// that does not read keeps the one that its bytes are in.
+    pub(crate) fn bulk(&self) -> Option<(Vec<u8>, BulkLease)> {
+        let lent = self.bulk_lent.get();
+        if lent >= BULK_BUFFERS {
+            return None;
+        }
+        self.bulk_lent.set(lent + 1);
+        let buffer = self.bulk.borrow_mut().pop();
+        let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(BULK_BUFFER));
+        Some((buffer, BulkLease(Rc::clone(&self.bulk_lent))))
+    }
+
+    /// The number of bulk buffers in use.
+    #[cfg(test)]
+    pub(crate) fn bulk_in_use(&self) -> usize {
+        self.bulk_lent.get()
+    }
+
     /// Frees the spare buffers.
     pub(crate) fn free(&self) {
         self.small.take();
         self.large.take();
+        self.bulk.take();
     }
 
     /// Takes a buffer back; buffers of another size and surplus ones are freed.
@@ -40,10 +73,12 @@ impl Buffers {
         let shelf = match buffer.capacity() {
             SMALL_BUFFER => &self.small,
             LARGE_BUFFER => &self.large,
+            BULK_BUFFER => &self.bulk,
             _ => return,
         };
+        let most = if buffer.capacity() == BULK_BUFFER { 1 } else { POOLED_BUFFERS };
         let mut shelf = shelf.borrow_mut();
-        if shelf.len() < POOLED_BUFFERS {
+        if shelf.len() < most {
             shelf.push(buffer);
         }
     }

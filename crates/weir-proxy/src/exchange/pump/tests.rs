@@ -1,10 +1,10 @@
 use std::task::Waker;
 
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::*;
 use crate::http::grpc_web::WebForm;
-use crate::limits::TURN_BYTES;
+use crate::limits::{BULK_BUFFER, BULK_BUFFERS, TURN_BYTES};
 
 /// A source of endless one-byte chunks, all written in the same way.
 struct TinyChunks(&'static [u8]);
@@ -69,7 +69,7 @@ struct Lagging {
     taken: usize,
 }
 
-impl tokio::io::AsyncWrite for Lagging {
+impl AsyncWrite for Lagging {
     fn poll_write(
         mut self: Pin<&mut Self>,
         _context: &mut Context<'_>,
@@ -115,3 +115,102 @@ fn a_converted_body_holds_little_however_far_its_reader_lags() {
         assert!(most < 4 * LARGE_BUFFER, "{most} bytes");
     }
 }
+
+/// A sink that takes this many bytes, and then none.
+struct Reader(usize);
+
+impl AsyncWrite for Reader {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Poll::Pending } else { Poll::Ready(Ok(taken)) }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl BodySink for Reader {}
+
+/// Returns a pump of a tunnel whose reader has stopped after this many bytes.
+fn stopped(buffers: &Buffers, taken: usize) -> Pump {
+    let context = &mut Context::from_waker(Waker::noop());
+    let (framing, bounds) = (Framing::UntilClose, Bounds { bulk: true, ..Bounds::default() });
+    let mut pump = Pump::new(Vec::new(), framing, Encoder::Plain, Vec::new(), 0, bounds);
+    let (mut source, mut sink) = (tokio::io::repeat(b'x'), Reader(taken));
+    while pump.waiting != Waiting::Write || pump.written == 0 {
+        assert!(pump.poll(context, &mut source, &mut sink, buffers).is_pending());
+    }
+    assert_eq!(pump.written, taken as u64);
+    pump
+}
+
+#[test]
+fn few_readers_that_stop_hold_a_bulk_buffer() {
+    let buffers = Buffers::default();
+    let stopped_ones = |count: usize, taken: usize| -> Vec<Pump> {
+        (0..count).map(|_| stopped(&buffers, taken)).collect()
+    };
+    let held = |pumps: &[Pump]| pumps.iter().map(|pump| pump.held() / SMALL_BUFFER).sum::<usize>();
+    // A tunnel with few bytes has none.
+    assert_eq!(held(&stopped_ones(3, SMALL_BUFFER / 2)), 3);
+    let many = stopped_ones(3 * BULK_BUFFERS, 4 << 20);
+    let bulk = BULK_BUFFER / SMALL_BUFFER;
+    assert_eq!(held(&many), BULK_BUFFERS * bulk + 2 * BULK_BUFFERS);
+    // The end of a tunnel makes room for another one.
+    drop(many);
+    assert_eq!(held(&stopped_ones(1, 4 << 20)), bulk);
+}
+
+#[test]
+fn a_tunnel_that_waits_for_its_source_holds_no_bulk_buffer() {
+    let context = &mut Context::from_waker(Waker::noop());
+    let buffers = Buffers::default();
+    let (framing, bounds) = (Framing::UntilClose, Bounds { bulk: true, ..Bounds::default() });
+    let mut pump = Pump::new(Vec::new(), framing, Encoder::Plain, Vec::new(), 0, bounds);
+    let mut source = Bursts(vec![100, 3 * SMALL_BUFFER, BULK_BUFFER]);
+    for burst in [BULK_BUFFER, 3 * SMALL_BUFFER, 100] {
+        let before = pump.written;
+        while pump.waiting != Waiting::Read || pump.written == before {
+            assert!(pump.poll(context, &mut source, &mut tokio::io::sink(), &buffers).is_pending());
+        }
+        assert_eq!(pump.written - before, burst as u64);
+        assert!(pump.held() < SMALL_BUFFER, "{} bytes", pump.held());
+    }
+    assert_eq!(buffers.bulk_in_use(), 0);
+}
+
+/// A source that has bursts of bytes, the last one first.
+struct Bursts(Vec<usize>);
+
+impl AsyncRead for Bursts {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.0.last_mut() {
+            Some(0) | None => {
+                self.0.pop();
+                Poll::Pending
+            }
+            Some(left) => {
+                let taken = buffer.remaining().min(*left);
+                *left -= taken;
+                buffer.put_slice(&vec![b'x'; taken]);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl BodySource for Bursts {}
