@@ -50,6 +50,8 @@ pub(crate) struct RequestArrival {
     /// The trust in the peer's forwarding headers.
     pub(crate) trust: PeerTrust,
     pub(crate) request_id: RequestId,
+    /// The number in the process.
+    pub(crate) number: u64,
     /// The exchange's places in the counts of its client's exchanges in flight.
     pub(crate) places: Vec<OpenPlace>,
     /// The limit headers of its response.
@@ -69,7 +71,7 @@ pub(crate) struct RequestArrival {
 }
 
 impl RequestArrival {
-    pub(crate) fn new(first_byte: Instant, started: SystemTime) -> Self {
+    pub(crate) fn new(first_byte: Instant, started: SystemTime, number: u64) -> Self {
         Self {
             first_byte,
             started,
@@ -78,6 +80,7 @@ impl RequestArrival {
             client: None,
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
+            number,
             places: Vec::new(),
             told: None,
             limits_asked: 0,

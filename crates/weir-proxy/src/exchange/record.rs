@@ -158,6 +158,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         connection: client.facts().number.into(),
         connection_age: client.facts().age_at_begin(),
         connection_requests: client.facts().served,
+        request_number: arrival.number,
         request_body: &heads.request_body,
         process: &*scope.worker.process,
         captures: &captures,
