@@ -187,6 +187,7 @@ impl HaproxyConverter<'_> {
             for line in sections.every(id, keyword) {
                 let words = sections.words(line);
                 let action = words.first().map_or("", |word| word.text.as_str());
+                self.without_wait(line);
                 let found = match action {
                     "accept" | "reject" | "silent-drop" => {
                         self.condition(line, words.get(1..).unwrap_or_default(), &state.scope)
@@ -234,6 +235,16 @@ impl HaproxyConverter<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Notes that a rule with `WAIT_END` does not wait.
+    pub(super) fn without_wait(&mut self, line: LineId) {
+        let waits = |word: &LineWord| matches!(word.text.as_str(), "WAIT_END" | "wait_end");
+        if self.sections.words(line).iter().any(waits) {
+            let how = "the rule holds at once; HAProxy waits for the end of the request, or until \
+                       `inspect-delay` has passed";
+            self.outcomes.differs(line, how);
         }
     }
 
@@ -375,30 +386,15 @@ impl HaproxyConverter<'_> {
                 let when = state.allowed.and(test);
                 self.capture_value(line, &mut state.scope, value, &when);
             }
-            Ok(RuleEffect::Bounds(native)) => self.bound(line, test, native, state),
+            Ok(RuleEffect::Bounds(native)) => {
+                self.outcomes.honour(line);
+                let when = state.allowed.and(test);
+                state.request.push(RuleEdit { when, line: native });
+            }
             Ok(RuleEffect::Tried(native)) => self.tried(line, test, native, state),
             Ok(RuleEffect::Nothing | RuleEffect::Status(..)) => self.outcomes.honour(line),
             Err(reason) => self.refuse_rule(line, reason, guards, drafts, state),
         }
-    }
-
-    /// Adds a time of the requests that reach a line.
-    fn bound(&mut self, line: LineId, test: AclTest, native: Directive, state: &mut RulePosition) {
-        let when = state.allowed.and(test);
-        if when != AclTest::Always(true) && !when.is_static() {
-            let reason = "its condition has no conversion: write a backend with this timeout";
-            self.outcomes.refuse(line, reason);
-            return;
-        }
-        self.outcomes.honour(line);
-        // A route has one `timeout`: the last one counts.
-        let same = |edit: &RuleEdit| {
-            edit.when == when
-                && edit.line.name.text == "timeout"
-                && edit.line.words.len() == native.words.len()
-        };
-        state.request.retain(|edit| !same(edit));
-        state.request.push(RuleEdit { when, line: native });
     }
 
     /// Adds a line that is tried for each request that reaches it.
@@ -699,7 +695,8 @@ impl HaproxyConverter<'_> {
         if arguments.len() != expected || name.is_empty() {
             return Err(format!("`{action}` needs {expected} words"));
         }
-        if self.is_own_header(line, name)? {
+        let value = arguments.get(1).map_or("", |word| word.text.as_str());
+        if self.is_own_header(line, (name, value), scope.place)? {
             return Ok(RuleEffect::Nothing);
         }
         let native = edited(scope.place);
@@ -727,9 +724,18 @@ impl HaproxyConverter<'_> {
 
     /// Returns true if a rule has no effect on a header because the proxy writes it itself, or the
     /// reason why there is none of this name.
-    fn is_own_header(&mut self, line: LineId, name: &str) -> Result<bool, String> {
+    fn is_own_header(
+        &mut self,
+        line: LineId,
+        (name, value): (&str, &str),
+        place: FormatPlace,
+    ) -> Result<bool, String> {
         if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-            self.outcomes.differs(line, format!("`{name}` is written by the proxy itself; HAProxy too writes its own `Connection`, whatever the rule says"));
+            let how = match own_connection(name, value, place) {
+                Some(how) => how,
+                None => format!("`{name}` is written by the proxy itself, where it is needed"),
+            };
+            self.outcomes.differs(line, how);
             return Ok(true);
         }
         match forbidden_edit(name) {
@@ -782,7 +788,7 @@ impl HaproxyConverter<'_> {
             return Err(format!("`{action}` needs a name, a regex and a text"));
         };
         let verb = if action == "replace-value" { "replace_item" } else { "replace" };
-        if self.is_own_header(line, &name.text)? {
+        if self.is_own_header(line, (&name.text, ""), scope.place)? {
             return Ok(RuleEffect::Nothing);
         }
         if scope.has_other_lines(&name.text) {
@@ -857,26 +863,6 @@ impl HaproxyConverter<'_> {
         self.outcomes.differs(line, "requests with HEAD and CONNECT keep their method");
         let native = NativeLine::new("request_method", self.sections.span(line));
         Ok(RuleEffect::Tried(native.value(&text).end()))
-    }
-
-    /// Converts `set-timeout server|tunnel TIME`.
-    fn timeout_action(&self, line: LineId, arguments: &[LineWord]) -> Result<RuleEffect, String> {
-        let [kind, time] = arguments else {
-            return Err("write `set-timeout server` or `set-timeout tunnel` and a time".to_owned());
-        };
-        let time = super::values::microseconds(&time.text).filter(|time| *time > 0);
-        let time = time.map(super::values::time);
-        let time =
-            time.ok_or("the time is not one of HAProxy's: an expression has no conversion")?;
-        let native = NativeLine::new("timeout", self.sections.span(line));
-        let native = match kind.text.as_str() {
-            "server" => {
-                native.option("send", &time).option("response", &time).option("read", &time)
-            }
-            "tunnel" => native.option("tunnel", &time),
-            other => return Err(format!("`{other}` is neither `server` nor `tunnel`")),
-        };
-        Ok(RuleEffect::Bounds(native.end()))
     }
 
     /// Converts `capture EXPRESSION len N`, or `id N`.
@@ -983,7 +969,9 @@ impl HaproxyConverter<'_> {
         }
         let mut target = NativeLine::new("", span).keyword("respond").value(&status);
         if let Some(file) = file {
-            let page = self.whole_page(&file, &status)?;
+            let page = self.whole_page(&file)?;
+            let status = page.status.map_or(status, |own| own.to_string());
+            let mut target = NativeLine::new("", span).keyword("respond").value(&status);
             let has_body = !matches!(status.as_str(), "204" | "304");
             if has_body {
                 target = target.value(&page.body).option("type", &page.kind);
@@ -1032,6 +1020,22 @@ impl HaproxyConverter<'_> {
         named_text(&path)
     }
 
+    /// Returns the path, with the query unless it is dropped, as the rules before have left it.
+    fn rest_of_target(
+        &mut self,
+        drops_query: bool,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> Result<String, String> {
+        let changed = &scope.changed;
+        match (drops_query, changed.path || changed.query) {
+            (true, _) if !changed.path => Ok("${uri}".to_owned()),
+            (true, _) => self.expression("path", scope, span),
+            (false, false) => Ok("${request_uri}".to_owned()),
+            (false, true) => self.expression("pathq", scope, span),
+        }
+    }
+
     /// Converts `redirect location|prefix|scheme …`.
     pub(super) fn redirect(
         &mut self,
@@ -1078,16 +1082,16 @@ impl HaproxyConverter<'_> {
             RedirectText::Literal => to.replace('$', "$$"),
             RedirectText::Format => self.template(to, scope, span)?,
         };
-        let rest = if drop_query { "${uri}" } else { "${request_uri}" };
-        let url = match kind {
-            "location" => text,
-            "prefix" if to == "/" => rest.to_owned(),
-            "prefix" => format!("{text}{rest}"),
-            _ => format!("{text}://${{http_host}}{rest}"),
+        let url = if kind == "location" {
+            text
+        } else {
+            let rest = self.rest_of_target(drop_query, scope, span)?;
+            match kind {
+                "prefix" if to == "/" => rest,
+                "prefix" => format!("{text}{rest}"),
+                _ => format!("{text}://{}{rest}", scope.host().ok_or(READS_CHANGED)?),
+            }
         };
-        if scope.changed.is_in(&url) {
-            return Err(READS_CHANGED.to_owned());
-        }
         if !(url.starts_with(['$', '/']) || url.contains("://")) {
             return Err("a redirect needs a URL or a path".to_owned());
         }
@@ -1100,6 +1104,21 @@ impl HaproxyConverter<'_> {
         let target = NativeLine::new("", span).keyword("redirect").value(code).value(&url);
         Ok(RuleEffect::Ends(target.into_words(), block))
     }
+}
+
+/// Returns what becomes of a rule that sets `Connection: close`.
+fn own_connection(name: &str, value: &str, place: FormatPlace) -> Option<String> {
+    let closes = name.eq_ignore_ascii_case("connection") && value.eq_ignore_ascii_case("close");
+    if !closes {
+        return None;
+    }
+    Some(if place == FormatPlace::Request {
+        "no server gets it, nor does one in HAProxy: write `option http-server-close` in the backend"
+            .to_owned()
+    } else {
+        let instead = super::lints::CLOSE_CLIENTS;
+        format!("the client's connection stays open, which HAProxy closes: {instead}")
+    })
 }
 
 /// Returns the target that closes the connection without a response.

@@ -180,7 +180,13 @@ impl HaproxyConverter<'_> {
         let arguments = words.get(1..).unwrap_or_default();
         let replaces = keyword == "http-response";
         // Texts of a response of its own do not read the one that it replaces.
-        let texts = || scope.at(FormatPlace::Request);
+        let texts = || {
+            let mut texts = scope.at(FormatPlace::Request);
+            if scope.variable("status").is_none() && !scope.changed_response.status {
+                texts.set("status", "${status}".to_owned());
+            }
+            texts
+        };
         match action {
             "set-header" | "add-header" | "del-header" => {
                 self.header_edit(line, action, arguments, scope)

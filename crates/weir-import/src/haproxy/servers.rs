@@ -671,6 +671,11 @@ impl HaproxyConverter<'_> {
             if is_http2 && first.send_proxy.line(span).is_some() {
                 self.outcomes.refuse(*line, "requests of several clients share a connection of HTTP/2, and the header of the PROXY protocol names one: leave one of them out, or write `option forwardfor`");
             }
+            if options.send_proxy.tells_id() {
+                let how = "`unique-id` in the PROXY header is an id of Weir's own, not the text \
+                           of `unique-id-format`";
+                self.outcomes.differs(*line, how);
+            }
             if options.send_proxy != first.send_proxy {
                 self.outcomes.refuse(*line, "Weir sends the PROXY protocol to all servers of a backend or to none: write a backend for each");
             }
