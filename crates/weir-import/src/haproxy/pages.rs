@@ -293,7 +293,7 @@ impl HaproxyConverter<'_> {
                 return;
             }
             Some(PageStatus::Own(found)) if found != Some(status) => {
-                match self.page_of_own(line, status, (path, found)) {
+                match self.page_of_own(line, status, path, found) {
                     Ok(page) => drop(pages.insert(status, page)),
                     Err(reason) => self.outcomes.refuse(line, reason),
                 }
@@ -313,7 +313,8 @@ impl HaproxyConverter<'_> {
         &mut self,
         line: LineId,
         status: u16,
-        (path, found): (String, Option<u16>),
+        path: String,
+        found: Option<u16>,
     ) -> Result<(PageSource, SourceSpan), String> {
         let own = found.filter(|found| matches!(found, 200..=599)).ok_or(NO_STATUS)?;
         self.outcomes.honour(line);
@@ -379,7 +380,7 @@ impl HaproxyConverter<'_> {
             Some(PageStatus::Own(found)) if found == Some(status) => {}
             None => {}
             Some(PageStatus::Own(found)) => {
-                let page = self.page_of_own(line, status, (path, found))?;
+                let page = self.page_of_own(line, status, path, found)?;
                 pages.insert(status, page);
                 return Ok(());
             }

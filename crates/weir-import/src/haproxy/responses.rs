@@ -6,11 +6,11 @@ use std::collections::HashSet;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
-use super::actions::{RedirectText, RuleEffect};
 use super::condition_texts::ConditionText;
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::lexer::LineWord;
+use super::rule_effect::{RedirectText, RuleEffect};
 use super::rules::{REPLACING, ResponseEdit, ResponseRulesOf, RouteDraft, RuleEdit, RulePosition};
 use super::scope::{self, ChangedPart, ChangedResponse, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};

@@ -2,9 +2,9 @@
 
 use weir_config::syntax::tree::Directive;
 
-use super::actions::RuleEffect;
 use super::convert::HaproxyConverter;
 use super::lexer::LineWord;
+use super::rule_effect::RuleEffect;
 use super::sections::LineId;
 use crate::native::NativeLine;
 

@@ -8,6 +8,7 @@ use weir_config::pattern::TextPattern;
 
 use super::lexer::LineWord;
 use super::patterns;
+use super::sections::LineId;
 
 /// The reason for a condition that reads what a rule before it changes.
 pub(super) const CHANGED: &str =
@@ -284,6 +285,15 @@ pub(super) struct RuleProxy {
     pub(super) name: Rc<str>,
     /// Set for a `listen`, which is a backend too.
     pub(super) is_backend: bool,
+}
+
+/// The id of the requests of a frontend.
+#[derive(Clone, Debug)]
+pub(super) struct UniqueId {
+    /// The text with Weir's variables.
+    pub(super) text: String,
+    /// The name and the line of the header that servers get.
+    pub(super) header: Option<(String, LineId)>,
 }
 
 /// The names and values at one place among the rules.

@@ -6,21 +6,12 @@ use weir_config::model::forbidden_edit;
 use super::conditions::AclTest;
 use super::convert::HaproxyConverter;
 use super::rules::RuleEdit;
-use super::scope::{FormatPlace, READS_CHANGED, RuleScope};
+use super::scope::{FormatPlace, READS_CHANGED, RuleScope, UniqueId};
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
 
 /// The reason for an id that no line defines.
 const NO_FORMAT: &str = "the frontend has no `unique-id-format`: write one, such as `%[uuid()]`";
-
-/// The id of the requests of a frontend.
-#[derive(Clone, Debug)]
-pub(super) struct UniqueId {
-    /// The text with Weir's variables.
-    text: String,
-    /// The name and the line of the header that servers get.
-    header: Option<(String, LineId)>,
-}
 
 impl HaproxyConverter<'_> {
     /// Reads the id of a frontend, before its rules.

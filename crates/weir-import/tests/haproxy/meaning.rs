@@ -1021,7 +1021,7 @@ fn an_id_of_requests_has_the_form_that_the_file_names() {
     let logged = format!("log 127.0.0.1:514 local0\n log-format %ID\n {format}");
     let native = proxies(&logged, "").native();
     let line = native.lines().find(|line| line.trim().starts_with("format")).unwrap();
-    assert!(line.contains("_") && !line.contains("request_id"), "{line}");
+    assert!(line.contains('_') && !line.contains("request_id"), "{line}");
 }
 
 #[test]
