@@ -323,6 +323,25 @@ fn what_is_not_converted_is_refused_by_name() {
 }
 
 #[test]
+fn the_page_of_a_backend_without_servers_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("503.http");
+    std::fs::write(&path, "HTTP/1.0 200 OK\r\n\r\nlater").unwrap();
+    let imported = text(&format!(
+        "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
+         frontend f\n bind 127.0.0.1:1\n default_backend closed\n\
+         backend closed\n errorfile 503 {}\n http-after-response set-header X-A a\n",
+        path.display()
+    ));
+    assert_eq!(outcome(&imported.coverage, "errorfile 503").0, "honoured");
+    let (word, reason) = outcome(&imported.coverage, "http-after-response");
+    assert!(word == "differently" && reason.contains("in the frontend"), "{word} {reason}");
+    let config = config(imported);
+    assert_eq!(statuses(&config), [200, 503]);
+    assert_eq!(config.listeners[0].default[1].error_targets.len(), 1);
+}
+
+#[test]
 fn pages_and_name_servers_are_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let page = |name: &str, text: &str| {

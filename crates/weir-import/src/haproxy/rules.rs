@@ -507,12 +507,8 @@ impl HaproxyConverter<'_> {
         let head = self.sections.get(backend).head;
         let own = head == line;
         let pool = if self.has_servers(backend) { Some(self.pool(backend)) } else { None };
-        if let (Some(line), Some(Ok(name))) = (state.closing, &pool)
-            && self.connection_mode(backend).0 == ConnectionMode::KeepAlive
-        {
-            let note = "connections to the servers of";
-            let note = format!("{note} `{name}` stay open: write it in the backend too");
-            self.outcomes.differs(line, note);
+        if let (Some(line), Some(Ok(name))) = (state.closing, &pool) {
+            self.note_closing(line, backend, name);
         }
         match &pool {
             Some(Err(reason)) => self.outcomes.refuse(line, reason.clone()),
@@ -555,7 +551,7 @@ impl HaproxyConverter<'_> {
                 block.append(&mut state.response);
                 (NativeLine::new("", span).value(&pool), block)
             }
-            _ => (NativeLine::new("", span).keyword("respond").value("503"), Vec::new()),
+            _ => (NativeLine::new("", span).keyword("respond").value("503"), pages),
         };
         let conditions = conditions_of(&block);
         let lines = block.len();
@@ -567,6 +563,15 @@ impl HaproxyConverter<'_> {
             return;
         }
         drafts.push(draft);
+    }
+
+    /// Notes that connections to the servers of a backend stay open, which its frontend closes.
+    fn note_closing(&mut self, line: LineId, backend: SectionId, name: &str) {
+        if self.connection_mode(backend).0 == ConnectionMode::KeepAlive {
+            let note = "connections to the servers of";
+            let note = format!("{note} `{name}` stay open: write it in the backend too");
+            self.outcomes.differs(line, note);
+        }
     }
 
     /// Returns the headers that options of a backend and of its frontend add after all rules.
@@ -595,6 +600,12 @@ impl HaproxyConverter<'_> {
         self.request_rules(backend, state, drafts);
         for draft in drafts.iter_mut().skip(known).filter(|draft| draft.is_error()) {
             draft.block.extend_from_slice(pages);
+        }
+        if !pages.is_empty() {
+            for line in self.sections.own(backend, "http-after-response") {
+                let how = "pages of this backend do not get it: write it in the frontend";
+                self.outcomes.differs(*line, how);
+            }
         }
         let asked = drafts.len();
         let mut scope = state.scope.at(FormatPlace::Response);
