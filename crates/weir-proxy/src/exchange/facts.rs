@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 use weir_balance::{Ahead, Decision, Slot, WaitsFor};
@@ -40,8 +40,9 @@ impl Wait {
 /// A request as it arrived: its times, its client, and the amount that was read.
 pub(crate) struct RequestArrival {
     pub(crate) first_byte: Instant,
-    /// The time of the first byte on the wall clock.
-    pub(crate) started: SystemTime,
+    /// The time of the first byte on the wall clock, µs since 1970: half the size of a
+    /// `SystemTime`.
+    started_us: u64,
     /// The time at which the request head was complete.
     pub(crate) head_end: Instant,
     /// Set if `Heads::request` holds this exchange's head.
@@ -72,9 +73,10 @@ pub(crate) struct RequestArrival {
 
 impl RequestArrival {
     pub(crate) fn new(first_byte: Instant, started: SystemTime, number: u64) -> Self {
+        let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             first_byte,
-            started,
+            started_us: since.as_micros() as u64,
             head_end: first_byte,
             has_head: false,
             client: None,
@@ -90,6 +92,11 @@ impl RequestArrival {
             body_read: false,
             bytes_received: 0,
         }
+    }
+
+    /// The time of the first byte on the wall clock, in whole microseconds.
+    pub(crate) fn started(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.started_us)
     }
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
     let failed = failed_attempts(placement, pool);
     let captures = captures.map(Captures::groups).unwrap_or_default();
     let entry = Entry {
-        started: arrival.started,
+        started: arrival.started(),
         times: outcome.times,
         cause: outcome.cause,
         status: status_so_far(exchange),
