@@ -94,7 +94,9 @@ impl HaproxyConverter<'_> {
         (out, flags): (&mut String, FieldFlags),
     ) -> Result<&'t str, String> {
         let Some(inner) = text.strip_prefix('[') else {
-            return self.named_field(text, scope, span, (out, flags));
+            let (written, rest) = self.named_field(text, scope, span, flags)?;
+            out.push_str(&written);
+            return Ok(rest);
         };
         let end = closing(inner).ok_or("a `%[` is never closed")?;
         let text = self.expression(inner[..end].trim(), scope, span)?;
@@ -104,14 +106,14 @@ impl HaproxyConverter<'_> {
         Ok(&inner[end + 1..])
     }
 
-    /// Writes the field whose name a text begins with, and returns what follows it.
+    /// Returns the field whose name a text begins with, and what follows it.
     fn named_field<'t>(
         &mut self,
         text: &'t str,
         scope: &RuleScope,
         span: SourceSpan,
-        (out, flags): (&mut String, FieldFlags),
-    ) -> Result<&'t str, String> {
+        flags: FieldFlags,
+    ) -> Result<(String, &'t str), String> {
         let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
         for name in (1..=end).rev().filter_map(|end| text.get(..end)) {
             let rest = &text[name.len()..];
@@ -119,8 +121,7 @@ impl HaproxyConverter<'_> {
                 if name.starts_with("hs") && scope.place == FormatPlace::Request {
                     return Err(format!("`%{name}`: a request has no response yet"));
                 }
-                out.push_str(&self.captures(name, flags, scope, span));
-                return Ok(rest);
+                return Ok((self.captures(name, flags, scope, span), rest));
             }
             let Some(value) = self.known_field(name, scope)? else { continue };
             // The parts of the request line are those that were received.
@@ -136,8 +137,9 @@ impl HaproxyConverter<'_> {
                 value
             };
             let value = if flags.hex { self.in_hex(name, value, span) } else { value };
-            push_quoted(out, &value, quoted);
-            return Ok(rest);
+            let mut out = String::new();
+            push_quoted(&mut out, &value, quoted);
+            return Ok((out, rest));
         }
         let shown = if end == 0 { "" } else { &text[..end] };
         Err(format!("there is no field `%{shown}`: write `%%` for a percent sign"))

@@ -62,18 +62,7 @@ impl HaproxyConverter<'_> {
         }
         let mut target = NativeLine::new("", span).keyword("respond").value(&status);
         if let Some(file) = file {
-            let page = self.whole_page(&file)?;
-            let status = page.status.map_or(status, |own| own.to_string());
-            let mut target = NativeLine::new("", span).keyword("respond").value(&status);
-            let has_body = !matches!(status.as_str(), "204" | "304");
-            if has_body {
-                target = target.value(&page.body).option("type", &page.kind);
-            }
-            for (name, value) in &page.headers {
-                let edit = NativeLine::new("response_header", span).keyword("set");
-                block.push(edit.value(name).value(value).end());
-            }
-            return Ok(RuleEffect::Ends(target.into_words(), block));
+            return self.whole_answer(&file, &status, block, span);
         }
         match body {
             Some(text) if !matches!(status.as_str(), "204" | "304") => {
@@ -81,6 +70,27 @@ impl HaproxyConverter<'_> {
                 target = target.value(&text).option("type", &kind);
             }
             _ => self.default("errorfile", "the pages of responses without a text are Weir's own"),
+        }
+        Ok(RuleEffect::Ends(target.into_words(), block))
+    }
+
+    /// Returns the response that a file is, with its own status if it names one.
+    fn whole_answer(
+        &mut self,
+        file: &str,
+        status: &str,
+        mut block: Vec<Directive>,
+        span: SourceSpan,
+    ) -> Result<RuleEffect, String> {
+        let page = self.whole_page(file)?;
+        let status = page.status.map_or_else(|| status.to_owned(), |own| own.to_string());
+        let mut target = NativeLine::new("", span).keyword("respond").value(&status);
+        if !matches!(status.as_str(), "204" | "304") {
+            target = target.value(&page.body).option("type", &page.kind);
+        }
+        for (name, value) in &page.headers {
+            let edit = NativeLine::new("response_header", span).keyword("set");
+            block.push(edit.value(name).value(value).end());
         }
         Ok(RuleEffect::Ends(target.into_words(), block))
     }
