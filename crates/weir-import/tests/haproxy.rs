@@ -218,7 +218,8 @@ fn errors_of_syntax_name_their_place() {
     };
     check("global\n.if 1\n", &["/h.cfg:2:1", "no `.endif`"]);
     check("global\n.endif\n", &["/h.cfg:2:1", "no `.if`"]);
-    check("global\n.if nonsense(1)\n.endif\n", &["not a predicate"]);
+    check("global\n.if nonsense(1)\n.endif\n", &["not a predicate", "defined(NAME)", "strstr("]);
+    check("global\n.if define(A)\n.endif\n", &["`define` is not", "did you mean `defined`"]);
     check("global\n.iff 1\n", &["`.iff` is not known", "did you mean `.if`"]);
     check("global\n user 'a\n", &["/h.cfg:2:7", "never closed"]);
     check("frontend\n", &["has no name"]);
@@ -280,6 +281,9 @@ fn values_of_a_proxy_header_are_those_of_the_server() {
     assert_eq!(tlvs("send-proxy-v2-ssl"), (v2, vec![Alpn, Tls]));
     let options = "send-proxy-v2 proxy-v2-options ssl,ssl-cipher,crc32c,unique-id,authority";
     assert_eq!(tlvs(options), (v2, vec![Alpn, Tls, Crc32c, UniqueId, Authority]));
+    let imported = sent(options);
+    let (word, reason) = outcome(&imported.coverage, "server s");
+    assert!(word == "differently" && reason.contains("`unique-id-format`"), "{word} {reason}");
     assert_eq!(tlvs("send-proxy proxy-v2-options ssl"), (Some(SendProxy::V1), vec![]));
     assert_eq!(tlvs("send-proxy-v2-ssl no-send-proxy-v2-ssl"), (None, vec![]));
     let cn = sent("send-proxy-v2 proxy-v2-options cert-cn");
@@ -322,6 +326,25 @@ fn what_is_not_converted_is_refused_by_name() {
 }
 
 #[test]
+fn the_page_of_a_backend_without_servers_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("503.http");
+    std::fs::write(&path, "HTTP/1.0 200 OK\r\n\r\nlater").unwrap();
+    let imported = text(&format!(
+        "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
+         frontend f\n bind 127.0.0.1:1\n default_backend closed\n\
+         backend closed\n errorfile 503 {}\n http-after-response set-header X-A a\n",
+        path.display()
+    ));
+    assert_eq!(outcome(&imported.coverage, "errorfile 503").0, "honoured");
+    let (word, reason) = outcome(&imported.coverage, "http-after-response");
+    assert!(word == "differently" && reason.contains("in the frontend"), "{word} {reason}");
+    let config = config(imported);
+    assert_eq!(statuses(&config), [200, 503]);
+    assert_eq!(config.listeners[0].default[1].error_targets.len(), 1);
+}
+
+#[test]
 fn pages_and_name_servers_are_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let page = |name: &str, text: &str| {
@@ -340,13 +363,15 @@ fn pages_and_name_servers_are_taken_over() {
     let coverage = &imported.coverage;
     assert_eq!(outcome(coverage, "nameserver").0, "honoured");
     assert_eq!(outcome(coverage, "errorfile 503").0, "honoured");
-    assert!(outcome(coverage, "errorfile 500").1.contains("another status"));
+    assert_eq!(outcome(coverage, "errorfile 500").0, "honoured");
     assert!(outcome(coverage, "errorfile 403").1.contains("empty file"));
     assert!(outcome(coverage, "errorfile 404").1.contains("status line"));
     let config = config(imported);
     let statuses: Vec<&[u16]> =
         config.listeners[0].error_pages.iter().map(|page| page.statuses.as_slice()).collect();
     assert_eq!(statuses, [&[503]]);
+    // The page of 500 has another status, and is a route of its own.
+    assert_eq!(config.listeners[0].error_targets.len(), 1);
     // HAProxy answers so if a server cannot be reached.
     assert_eq!(config.pools[0].connect_status, Some(503));
 }

@@ -138,6 +138,26 @@ fn each_lint_of_haproxy_finds_its_example_and_not_the_better_one() {
 }
 
 #[test]
+fn headers_of_a_connection_in_rules_are_found() {
+    let check = |rule: &str, expected: Option<&str>| {
+        let text =
+            format!("listen web\n mode http\n bind 127.0.0.1:80\n {rule}\n server a 127.0.0.1:1\n");
+        let lints = haproxy(&text);
+        let found = lints.iter().find(|(code, ..)| *code == "hop-by-hop-header");
+        match (found, expected) {
+            (Some((.., help)), Some(words)) => assert!(help.contains(words), "{rule}: {help}"),
+            (found, expected) => assert_eq!(found.is_some(), expected.is_some(), "{rule}"),
+        }
+    };
+    check("http-request set-header Connection close", Some("http-server-close"));
+    check("http-response set-header Connection close", Some("option httpclose"));
+    check("http-after-response add-header connection close", Some("option httpclose"));
+    check("http-request set-header TE trailers", Some("remove"));
+    check("http-request del-header Connection", None);
+    check("http-request set-header X-Connection close", None);
+}
+
+#[test]
 fn proposals_name_the_options_of_the_program_that_the_file_is_for() {
     let text = "listen web\n mode http\n bind 127.0.0.1:80\n option httpclose\n retry-on response-timeout 503\n\
          timeout connect 5s\n server a 127.0.0.1:1\n server b 127.0.0.1:2\n";

@@ -288,12 +288,14 @@ impl Criterion {
         self.kind = self.kind.or(suffix);
         let argument = fetch.arguments.first().map_or("", String::as_str);
         let plain = self.expression.converters.is_empty();
-        let whole = ["always_true", "always_false", "dst_port", "src", "method"];
+        let whole = ["wait_end", "always_true", "always_false", "dst_port", "src", "method"];
+        let name = if fetch.name == "wait_end" { "wait_end" } else { name };
         if !plain && (whole.contains(&name) || name.ends_with("hdr_cnt")) {
             return Err(format!("a converter of `{name}` has no conversion"));
         }
         match name {
             "always_true" => return Ok(AclTest::Always(true)),
+            "wait_end" => return self.boolean(AclTest::Always(true)),
             "always_false" => return Ok(AclTest::Always(false)),
             "ssl_fc" if plain => return self.boolean(AclTest::Tls),
             "dst_port" => return self.ports(),

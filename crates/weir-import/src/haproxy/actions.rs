@@ -1,129 +1,23 @@
 //! The actions of rules: what ends a request becomes the target of a route, what changes a header
 //! becomes a line of its block, and what has no counterpart is refused by name.
 
-use weir_config::model::forbidden_edit;
-use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::condition_texts::ConditionText;
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
-use super::empty_values::{may_be_empty, with_empty};
-use super::frontends::set_by_listeners;
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::logs::{LEVELS, SILENT};
-use super::named_text;
+use super::rule_effect::{RedirectText, RuleEffect, no_answer};
 use super::rules::{RouteDraft, RuleEdit, RulePosition};
-use super::scope::{
-    CHANGED, CaptureSlot, ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name,
-};
+use super::scope::{CHANGED, ChangedPart, RuleScope};
 use super::sections::{LineId, SectionId};
 use crate::native::{NativeLine, with_option};
-use crate::pcre::group_variables;
-
-/// Headers that Weir writes itself.
-const OWN_HEADERS: [&str; 9] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "upgrade",
-    "content-length",
-    "transfer-encoding",
-    "te",
-    "trailer",
-    "expect",
-];
 
 /// The longest time for which a response is held back, in microseconds.
 const LONGEST_TARPIT: u64 = 3_600_000_000;
-
-/// The form of a redirect's place: only `http-request redirect` has fields in it.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum RedirectText {
-    Literal,
-    Format,
-}
-
-/// A value that a rule captures.
-pub(super) struct CapturedValue {
-    /// The request (0) or the response (1).
-    side: usize,
-    /// The number of its slot, if it is declared.
-    at: Option<usize>,
-    slot: CaptureSlot,
-}
-
-/// The result of an action.
-pub(super) enum RuleEffect {
-    /// The request ends with this target, and these lines in its block.
-    Ends(Vec<Word>, Vec<Directive>),
-    /// A header or the path changes, perhaps to a text that is known.
-    Edits(Directive, ChangedPart, Option<String>),
-    /// A line of the route that is tried for each request.
-    Tried(Directive),
-    /// The response gets this status: those of servers, or with the word `always` all.
-    Status(String, Directive),
-    /// A variable gets this text, or none.
-    Sets(String, Option<String>),
-    /// The text is captured, in this slot if it has one.
-    Captures(CapturedValue),
-    /// A time of the request to the server is another one.
-    Bounds(Directive),
-    /// The rules after it are skipped.
-    Allows,
-    /// The request is not sent again once a server was connected.
-    NoRetry,
-    /// Nothing happens.
-    Nothing,
-}
-
-impl RuleEffect {
-    /// Gives a response that names no text an empty one.
-    fn without_page(self) -> Self {
-        match self {
-            Self::Ends(mut target, block) => {
-                // `respond` and the status alone.
-                if let [_, status] = target.as_slice()
-                    && !matches!(status.text.as_str(), "204" | "304")
-                {
-                    let text = NativeLine::new("", status.span).value("");
-                    target.extend(text.option("type", "none").into_words());
-                }
-                Self::Ends(target, block)
-            }
-            other => other,
-        }
-    }
-
-    /// Holds a response back for a time in microseconds.
-    fn held_back(self, delay: Option<u64>) -> Self {
-        match (self, delay) {
-            (Self::Ends(mut target, block), Some(delay)) => {
-                let delay = super::values::time(delay);
-                let place = target.first().map(|word| word.span);
-                let option = place.map(|span| NativeLine::new("", span).option("delay", &delay));
-                target.extend(option.into_iter().flat_map(NativeLine::into_words));
-                Self::Ends(target, block)
-            }
-            (effect, _) => effect,
-        }
-    }
-
-    /// Marks a response as a refusal.
-    pub(super) fn denied(self) -> Self {
-        match self {
-            Self::Ends(mut target, block) => {
-                let place = target.first().map(|word| word.span);
-                let flag = place.map(|span| NativeLine::new("", span).option("cause", "denied"));
-                target.extend(flag.into_iter().flat_map(NativeLine::into_words));
-                Self::Ends(target, block)
-            }
-            other => other,
-        }
-    }
-}
 
 impl HaproxyConverter<'_> {
     /// Converts `monitor-uri` and `monitor fail`.
@@ -173,79 +67,6 @@ impl HaproxyConverter<'_> {
         drafts.push(RouteDraft { when: test, target: target.into_words(), block, span });
     }
 
-    /// Converts `tcp-request` rules that accept or reject clients.
-    pub(super) fn connection_rules(
-        &mut self,
-        id: SectionId,
-        state: &mut RulePosition,
-        drafts: &mut Vec<RouteDraft>,
-    ) {
-        let sections = self.sections;
-        let keywords = ["tcp-request connection", "tcp-request session", "tcp-request content"];
-        for keyword in keywords {
-            let mut accepted = RulePosition::new(id, self.global_scope.clone());
-            for line in sections.every(id, keyword) {
-                let words = sections.words(line);
-                let action = words.first().map_or("", |word| word.text.as_str());
-                let found = match action {
-                    "accept" | "reject" | "silent-drop" => {
-                        self.condition(line, words.get(1..).unwrap_or_default(), &state.scope)
-                    }
-                    "expect-proxy" if keyword == "tcp-request connection" => {
-                        let found = self.condition(line, words, &state.scope);
-                        match found.and_then(|(test, _)| self.expected_proxies(line, words, &test))
-                        {
-                            Ok(()) => self.outcomes.honour(line),
-                            Err(reason) => self.outcomes.refuse(line, reason),
-                        }
-                        continue;
-                    }
-                    _ if action.contains("set-var") || action == "capture" => {
-                        self.request_rule(line, state, drafts);
-                        continue;
-                    }
-                    _ => match self.other_action(line, action, "http-request") {
-                        Ok(_) => continue,
-                        Err(reason) => Err(reason),
-                    },
-                };
-                match found {
-                    Ok((test, _)) if action == "accept" => {
-                        self.outcomes.honour(line);
-                        accepted.allowed.push(test.not());
-                    }
-                    Ok((test, _)) if !self.has_room(&accepted, &test) => {
-                        self.closed(line, TOO_LARGE, drafts, AclTest::Always(true));
-                    }
-                    Ok((test, _)) => {
-                        self.dropped(line, action);
-                        let (when, span) = (accepted.when(test), sections.span(line));
-                        let is_logged = keyword == "tcp-request content";
-                        let block =
-                            if is_logged { Vec::new() } else { vec![RuleEdit::unlogged(span)] };
-                        drafts.push(RouteDraft { when, target: no_answer(span), block, span });
-                    }
-                    Err(reason) => {
-                        if matches!(action, "reject" | "silent-drop") {
-                            self.closed(line, &reason, drafts, AclTest::Always(true));
-                        } else {
-                            self.outcomes.refuse(line, reason);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Notes the outcome of a rule that closes the connection.
-    fn dropped(&mut self, line: LineId, action: &str) {
-        self.outcomes.honour(line);
-        if action == "silent-drop" {
-            let how = "the connection is closed; HAProxy leaves the client in doubt about that";
-            self.outcomes.differs(line, how);
-        }
-    }
-
     fn denied(&self, when: AclTest, line: LineId) -> RouteDraft {
         let span = self.sections.span(line);
         let target =
@@ -255,7 +76,13 @@ impl HaproxyConverter<'_> {
 
     /// Refuses a rule that keeps clients away. Where the refusal is accepted, the rule denies every
     /// client.
-    fn closed(&mut self, line: LineId, reason: &str, drafts: &mut Vec<RouteDraft>, when: AclTest) {
+    pub(super) fn closed(
+        &mut self,
+        line: LineId,
+        reason: &str,
+        drafts: &mut Vec<RouteDraft>,
+        when: AclTest,
+    ) {
         self.outcomes.refuse(
             line,
             format!("{reason}; if that is accepted, it answers 403 to all requests that reach it"),
@@ -316,7 +143,7 @@ impl HaproxyConverter<'_> {
         RouteDraft { when, target, block, span: self.sections.span(line) }
     }
 
-    fn request_rule(
+    pub(super) fn request_rule(
         &mut self,
         line: LineId,
         state: &mut RulePosition,
@@ -375,30 +202,15 @@ impl HaproxyConverter<'_> {
                 let when = state.allowed.and(test);
                 self.capture_value(line, &mut state.scope, value, &when);
             }
-            Ok(RuleEffect::Bounds(native)) => self.bound(line, test, native, state),
+            Ok(RuleEffect::Bounds(native)) => {
+                self.outcomes.honour(line);
+                let when = state.allowed.and(test);
+                state.request.push(RuleEdit { when, line: native });
+            }
             Ok(RuleEffect::Tried(native)) => self.tried(line, test, native, state),
             Ok(RuleEffect::Nothing | RuleEffect::Status(..)) => self.outcomes.honour(line),
             Err(reason) => self.refuse_rule(line, reason, guards, drafts, state),
         }
-    }
-
-    /// Adds a time of the requests that reach a line.
-    fn bound(&mut self, line: LineId, test: AclTest, native: Directive, state: &mut RulePosition) {
-        let when = state.allowed.and(test);
-        if when != AclTest::Always(true) && !when.is_static() {
-            let reason = "its condition has no conversion: write a backend with this timeout";
-            self.outcomes.refuse(line, reason);
-            return;
-        }
-        self.outcomes.honour(line);
-        // A route has one `timeout`: the last one counts.
-        let same = |edit: &RuleEdit| {
-            edit.when == when
-                && edit.line.name.text == "timeout"
-                && edit.line.words.len() == native.words.len()
-        };
-        state.request.retain(|edit| !same(edit));
-        state.request.push(RuleEdit { when, line: native });
     }
 
     /// Adds a line that is tried for each request that reaches it.
@@ -476,83 +288,6 @@ impl HaproxyConverter<'_> {
             }
             // It cannot be read any more.
             _ => {}
-        }
-    }
-
-    /// Sets a variable for the rules after a line, under a condition.
-    pub(super) fn set_variable(
-        &mut self,
-        line: LineId,
-        scope: &mut RuleScope,
-        (name, text): (&str, Option<String>),
-        test: &AclTest,
-    ) {
-        let span = self.sections.span(line);
-        let condition = match self.condition_text(test, span) {
-            Ok(condition) => condition,
-            Err(reason) => {
-                self.outcomes.refuse(line, reason);
-                return;
-            }
-        };
-        self.outcomes.honour(line);
-        let text = match condition {
-            ConditionText::Always(false) => return,
-            ConditionText::Always(true) => text,
-            ConditionText::Text(condition) => {
-                if name.starts_with("sess.") {
-                    self.outcomes.differs(
-                        line,
-                        "the variable holds for the request, not for later ones of the connection",
-                    );
-                }
-                let before = scope.variable(name).unwrap_or_default().to_owned();
-                let new = text.unwrap_or_default();
-                let described = name.replace('.', " ");
-                Some(self.looked_up(&condition, &[("1", &new)], &before, &described, span))
-            }
-        };
-        match text {
-            Some(text) => scope.set(name, text),
-            None => scope.unset(name),
-        }
-    }
-
-    /// Converts `set-var(NAME) EXPRESSION`, `set-var-fmt(NAME) TEXT` and `unset-var(NAME)`.
-    pub(super) fn variable_action(
-        &mut self,
-        line: LineId,
-        action: &str,
-        arguments: &[LineWord],
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        let (verb, rest) = action.split_once('(').unwrap_or((action, ""));
-        let name = rest.strip_suffix(')').ok_or_else(|| format!("write `{verb}(NAME)`"))?;
-        if name.contains(',') {
-            return Err(format!("`{verb}` takes no condition of its own: write `if`"));
-        }
-        let name = variable_name(name)?.to_owned();
-        let span = self.sections.span(line);
-        let text = match (verb, arguments) {
-            ("unset-var", []) => None,
-            ("set-var", [expression]) => {
-                let new = self.expression(&expression.text, scope, span)?;
-                Some(self.or_before(new, scope.variable(&name), span))
-            }
-            ("set-var-fmt", [text]) => Some(self.template(&text.text, scope, span)?),
-            _ => return Err(format!("`{verb}` needs other words")),
-        };
-        Ok(RuleEffect::Sets(name, text))
-    }
-
-    /// Returns the text of a variable that keeps the one before where the new one has no value.
-    fn or_before(&mut self, new: String, before: Option<&str>, span: SourceSpan) -> String {
-        match before.filter(|before| !before.is_empty()) {
-            Some(before) if may_be_empty(&new) => {
-                let step = vec!["default".to_owned(), before.to_owned()];
-                self.converted(&new, &[step], "or before", span)
-            }
-            _ => new,
         }
     }
 
@@ -676,170 +411,6 @@ impl HaproxyConverter<'_> {
         }
     }
 
-    /// Converts a change of a header.
-    pub(super) fn header_edit(
-        &mut self,
-        line: LineId,
-        action: &str,
-        arguments: &[LineWord],
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        let arguments = match (action, arguments) {
-            // It compares names as without a kind.
-            ("del-header", [name, flag, kind]) if flag.text == "-m" && kind.text == "str" => {
-                std::slice::from_ref(name)
-            }
-            ("del-header", [pattern, flag, kind]) if flag.text == "-m" => {
-                return self.header_removal(line, pattern, &kind.text, scope);
-            }
-            _ => arguments,
-        };
-        let name = arguments.first().map_or("", |word| word.text.as_str());
-        let expected = if action == "del-header" { 1 } else { 2 };
-        if arguments.len() != expected || name.is_empty() {
-            return Err(format!("`{action}` needs {expected} words"));
-        }
-        if self.is_own_header(line, name)? {
-            return Ok(RuleEffect::Nothing);
-        }
-        let native = edited(scope.place);
-        let span = self.sections.span(line);
-        let verb = match action {
-            "set-header" => "set",
-            "add-header" => "add",
-            _ => "remove",
-        };
-        if native == "header" && name.eq_ignore_ascii_case("host") && verb != "set" {
-            return Err("a request has exactly one `Host`: write `set-header`".to_owned());
-        }
-        let mut edit = NativeLine::new(native, span).keyword(verb).value(name);
-        let mut new = (verb == "remove").then(String::new);
-        if let Some(value) = arguments.get(1) {
-            let text = self.template(&value.text, scope, value.span)?;
-            edit = edit.value_at(&text, value.span);
-            if !(native == "header" && name.eq_ignore_ascii_case("host")) {
-                edit = with_empty(edit, &text);
-            }
-            new = (verb == "set").then_some(text);
-        }
-        Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.to_owned()), new))
-    }
-
-    /// Returns true if a rule has no effect on a header because the proxy writes it itself, or the
-    /// reason why there is none of this name.
-    fn is_own_header(&mut self, line: LineId, name: &str) -> Result<bool, String> {
-        if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-            self.outcomes.differs(line, format!("`{name}` is written by the proxy itself; HAProxy too writes its own `Connection`, whatever the rule says"));
-            return Ok(true);
-        }
-        match forbidden_edit(name) {
-            Some(reason) => Err(format!("`{name}` {reason}")),
-            None => Ok(false),
-        }
-    }
-
-    /// Converts `del-header PATTERN -m KIND`, which leaves alone what the proxy needs.
-    fn header_removal(
-        &mut self,
-        line: LineId,
-        pattern: &LineWord,
-        kind: &str,
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        let names = super::patterns::header_names(kind, &pattern.text)?;
-        if kind == "reg" && has_capital(&pattern.text) {
-            self.outcomes.differs(
-                line,
-                "HAProxy compares names in small letters, among which a capital letter finds none; \
-                 Weir minds no case",
-            );
-        }
-        let host = (scope.place == FormatPlace::Request).then_some("host");
-        let kept: Vec<&str> =
-            OWN_HEADERS.into_iter().chain(host).filter(|own| names.matches(own)).collect();
-        if !kept.is_empty() {
-            let kept = kept.join("`, `");
-            self.outcomes.differs(
-                line,
-                format!("of the names that it finds, Weir keeps or writes `{kept}`"),
-            );
-        }
-        let native = NativeLine::new(edited(scope.place), self.sections.span(line));
-        let native = native.keyword("remove").value_at(names.as_str(), pattern.span).end();
-        Ok(RuleEffect::Edits(native, ChangedPart::Headers(names), None))
-    }
-
-    /// Converts `replace-header NAME REGEX TEXT` and `replace-value`, which looks at each value of
-    /// a list.
-    pub(super) fn header_replacement(
-        &mut self,
-        line: LineId,
-        action: &str,
-        arguments: &[LineWord],
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        let [name, regex, text] = arguments else {
-            return Err(format!("`{action}` needs a name, a regex and a text"));
-        };
-        let verb = if action == "replace-value" { "replace_item" } else { "replace" };
-        if self.is_own_header(line, &name.text)? {
-            return Ok(RuleEffect::Nothing);
-        }
-        if scope.has_other_lines(&name.text) {
-            return Err(READS_CHANGED.to_owned());
-        }
-        let native = edited(scope.place);
-        if native == "header" && name.text.eq_ignore_ascii_case("host") {
-            return Err("a request has exactly one `Host`: write `set-header`".to_owned());
-        }
-        if let Some(received) = set_by_listeners(&name.text).filter(|_| native == "header") {
-            let source = if scope.changed.has_header(&name.text) {
-                let part = ChangedPart::Header(name.text.clone());
-                scope.value_of(&part).ok_or(READS_CHANGED)?.to_owned()
-            } else {
-                received.to_owned()
-            };
-            return self.claim_replacement(action, arguments, &source);
-        }
-        let span = self.sections.span(line);
-        let regex = format!("~{}", crate::pcre::native(&regex.text)?);
-        let value = group_variables(&self.template(&text.text, scope, text.span)?, 0);
-        let edit = NativeLine::new(native, span).keyword(verb).value(&name.text);
-        let edit = with_empty(edit.value(&regex).value_at(&value, text.span), &value);
-        Ok(RuleEffect::Edits(edit.end(), ChangedPart::HeaderValues(name.text.clone()), None))
-    }
-
-    /// Converts `replace-header` for a header that the listener may set: the route sets it to
-    /// another text.
-    fn claim_replacement(
-        &mut self,
-        action: &str,
-        arguments: &[LineWord],
-        source: &str,
-    ) -> Result<RuleEffect, String> {
-        let [name, regex, text] = arguments else { return Err("it needs three words".to_owned()) };
-        if action == "replace-value" {
-            let name = &name.text;
-            return Err(format!(
-                "write `replace-header {name}` with the whole line, or `set-header`"
-            ));
-        }
-        if text.text.contains('%') {
-            return Err("a text with fields has no conversion here: write `set-header`".to_owned());
-        }
-        // The text stands for the whole line even if the regex matches only a part of it.
-        let whole = format!("(?s)^.*?(?:{}).*$", crate::pcre::native(&regex.text)?);
-        let steps = [vec!["regsub".to_owned(), whole, text.text.clone()]];
-        if let Err(reason) = weir_config::converter_fault(&steps[0]) {
-            return Err(format!("the regex: {reason}"));
-        }
-        let value = self.converted(source, &steps, &format!("replaced {}", name.text), regex.span);
-        let edit = NativeLine::new("header", regex.span).keyword("set").value(&name.text);
-        // Without a line there is nothing to replace.
-        let edit = edit.value(&value).end();
-        Ok(RuleEffect::Edits(edit, ChangedPart::Header(name.text.clone()), Some(value)))
-    }
-
     /// Converts `set-method TEXT`.
     fn method_action(
         &mut self,
@@ -858,278 +429,6 @@ impl HaproxyConverter<'_> {
         let native = NativeLine::new("request_method", self.sections.span(line));
         Ok(RuleEffect::Tried(native.value(&text).end()))
     }
-
-    /// Converts `set-timeout server|tunnel TIME`.
-    fn timeout_action(&self, line: LineId, arguments: &[LineWord]) -> Result<RuleEffect, String> {
-        let [kind, time] = arguments else {
-            return Err("write `set-timeout server` or `set-timeout tunnel` and a time".to_owned());
-        };
-        let time = super::values::microseconds(&time.text).filter(|time| *time > 0);
-        let time = time.map(super::values::time);
-        let time =
-            time.ok_or("the time is not one of HAProxy's: an expression has no conversion")?;
-        let native = NativeLine::new("timeout", self.sections.span(line));
-        let native = match kind.text.as_str() {
-            "server" => {
-                native.option("send", &time).option("response", &time).option("read", &time)
-            }
-            "tunnel" => native.option("tunnel", &time),
-            other => return Err(format!("`{other}` is neither `server` nor `tunnel`")),
-        };
-        Ok(RuleEffect::Bounds(native.end()))
-    }
-
-    /// Converts `capture EXPRESSION len N`, or `id N`.
-    pub(super) fn captured(
-        &mut self,
-        line: LineId,
-        arguments: &[LineWord],
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        const FORM: &str = "write `capture EXPRESSION len NUMBER`, or `id NUMBER`";
-        let [expression, word, number] = arguments else { return Err(FORM.to_owned()) };
-        let number = number.text.parse::<u32>().map_err(|_| FORM.to_owned())?;
-        let side = usize::from(scope.place != FormatPlace::Request);
-        let (length, at) = match word.text.as_str() {
-            "len" => (number, self.capture_slots.get(&line).copied()),
-            "id" => {
-                let slot = scope.captures(side).get(number as usize);
-                let slot =
-                    slot.ok_or_else(|| format!("no `declare capture` has the id {number}"))?;
-                (slot.length, Some(number as usize))
-            }
-            _ => return Err(FORM.to_owned()),
-        };
-        let span = self.sections.span(line);
-        let text = self.expression(&expression.text, scope, span)?;
-        let steps = [vec!["bytes".to_owned(), "0".to_owned(), length.to_string()]];
-        let described = format!("capture {}", expression.text);
-        let text = self.converted(&text, &steps, &described, span);
-        Ok(RuleEffect::Captures(CapturedValue { side, at, slot: CaptureSlot { text, length } }))
-    }
-
-    /// Captures a value under a condition.
-    pub(super) fn capture_value(
-        &mut self,
-        line: LineId,
-        scope: &mut RuleScope,
-        value: CapturedValue,
-        test: &AclTest,
-    ) {
-        let CapturedValue { side, at, mut slot } = value;
-        let span = self.sections.span(line);
-        let before = at.and_then(|at| scope.captures(side).get(at));
-        let before = before.map_or_else(String::new, |slot| slot.text.clone());
-        match self.condition_text(test, span) {
-            Err(reason) => return self.outcomes.refuse(line, reason),
-            Ok(ConditionText::Always(true)) => {}
-            Ok(ConditionText::Always(false)) => slot.text = before,
-            Ok(ConditionText::Text(condition)) => {
-                let entries = [("1", slot.text.as_str())];
-                slot.text = self.looked_up(&condition, &entries, &before, "captured", span);
-            }
-        }
-        self.outcomes.honour(line);
-        scope.capture(side, at, slot);
-    }
-
-    /// Converts a response of HAProxy's own: `deny`, `return` and the like.
-    pub(super) fn answer(
-        &mut self,
-        line: LineId,
-        arguments: &[LineWord],
-        usual: &str,
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        let span = self.sections.span(line);
-        let (mut status, mut kind, mut body) = (usual.to_owned(), None, None);
-        let (mut file, mut group) = (None, None);
-        let mut block = Vec::new();
-        let mut at = 0;
-        while let Some(word) = arguments.get(at) {
-            let value = arguments.get(at + 1).map_or("", |word| word.text.as_str());
-            match word.text.as_str() {
-                "status" | "deny_status" => value.clone_into(&mut status),
-                "content-type" => kind = Some(value.to_owned()),
-                "string" => body = Some(value.replace('$', "$$")),
-                "lf-string" => body = Some(self.template(value, scope, span)?),
-                "lf-file" => {
-                    let text = self.text_of(value)?;
-                    body = Some(self.template(&text, scope, span)?);
-                }
-                "file" => body = Some(self.text_of(value)?.replace('$', "$$")),
-                "errorfile" => file = Some(self.path(value, None)),
-                "errorfiles" => group = Some(value.to_owned()),
-                "default-errorfiles" => {
-                    at += 1;
-                    continue;
-                }
-                "hdr" => {
-                    let text = arguments.get(at + 2).map_or("", |word| word.text.as_str());
-                    let text = self.template(text, scope, span)?;
-                    let edit = NativeLine::new("response_header", span).keyword("add");
-                    block.push(edit.value(value).value(&text).end());
-                    at += 1;
-                }
-                other => return Err(format!("`{other}` has no conversion")),
-            }
-            at += 2;
-        }
-        if !matches!(status.parse::<u16>(), Ok(200..=599)) {
-            return Err(format!("`{status}` is not a status from 200 to 599"));
-        }
-        if let Some(name) = group {
-            file = self.page_of_group(&name, &status)?;
-        }
-        let mut target = NativeLine::new("", span).keyword("respond").value(&status);
-        if let Some(file) = file {
-            let page = self.whole_page(&file, &status)?;
-            let has_body = !matches!(status.as_str(), "204" | "304");
-            if has_body {
-                target = target.value(&page.body).option("type", &page.kind);
-            }
-            for (name, value) in &page.headers {
-                let edit = NativeLine::new("response_header", span).keyword("set");
-                block.push(edit.value(name).value(value).end());
-            }
-            return Ok(RuleEffect::Ends(target.into_words(), block));
-        }
-        match body {
-            Some(text) if !matches!(status.as_str(), "204" | "304") => {
-                let kind = kind.ok_or("a text needs its `content-type`")?;
-                target = target.value(&text).option("type", &kind);
-            }
-            _ => self.default("errorfile", "the pages of responses without a text are Weir's own"),
-        }
-        Ok(RuleEffect::Ends(target.into_words(), block))
-    }
-
-    /// Converts `auth`, which asks the client for a name and a password.
-    fn credentials_demand(
-        &mut self,
-        line: LineId,
-        arguments: &[LineWord],
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        let section = self.sections.get(self.sections.section_of(line));
-        let realm = match arguments {
-            [] => section.name.clone(),
-            [word, realm] if word.text == "realm" => realm.text.clone(),
-            _ => return Err("write `auth realm TEXT`".to_owned()),
-        };
-        let Ok(RuleEffect::Ends(target, mut block)) = self.answer(line, &[], "401", scope) else {
-            return Err("it has no conversion here".to_owned());
-        };
-        let value = format!("Basic realm=\"{}\"", realm.replace('$', "$$"));
-        let edit = NativeLine::new("response_header", self.sections.span(line)).keyword("add");
-        block.push(edit.value("WWW-Authenticate").value(&value).end());
-        Ok(RuleEffect::Ends(target, block))
-    }
-
-    /// Reads a file whose contents a rule sends.
-    pub(super) fn text_of(&self, name: &str) -> Result<String, String> {
-        let path = self.mapped(&self.path(name, None));
-        named_text(&path)
-    }
-
-    /// Converts `redirect location|prefix|scheme …`.
-    pub(super) fn redirect(
-        &mut self,
-        line: LineId,
-        words: &[LineWord],
-        form: RedirectText,
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        let span = self.sections.span(line);
-        let (mut code, mut kind, mut to) = ("302", "", "");
-        let (mut drop_query, mut slash) = (false, false);
-        let mut block = Vec::new();
-        let mut at = 0;
-        while let Some(word) = words.get(at) {
-            let value = words.get(at + 1).map_or("", |word| word.text.as_str());
-            match word.text.as_str() {
-                name @ ("location" | "prefix" | "scheme") => (kind, to) = (name, value),
-                "code" => code = value,
-                "drop-query" => {
-                    drop_query = true;
-                    at += 1;
-                    continue;
-                }
-                "append-slash" => {
-                    slash = true;
-                    at += 1;
-                    continue;
-                }
-                "set-cookie" => block.push(set_cookie(&format!("{value}; path=/;"), span)),
-                "clear-cookie" => {
-                    block.push(set_cookie(&format!("{value}; path=/; Max-Age=0;"), span));
-                }
-                other => return Err(format!("`{other}` has no conversion")),
-            }
-            at += 2;
-        }
-        if !matches!(code, "301" | "302" | "303" | "307" | "308") {
-            return Err(format!("`{code}` is not a status of a redirect"));
-        }
-        if to.is_empty() {
-            return Err("write `location`, `prefix` or `scheme` and its text".to_owned());
-        }
-        let text = match form {
-            RedirectText::Literal => to.replace('$', "$$"),
-            RedirectText::Format => self.template(to, scope, span)?,
-        };
-        let rest = if drop_query { "${uri}" } else { "${request_uri}" };
-        let url = match kind {
-            "location" => text,
-            "prefix" if to == "/" => rest.to_owned(),
-            "prefix" => format!("{text}{rest}"),
-            _ => format!("{text}://${{http_host}}{rest}"),
-        };
-        if scope.changed.is_in(&url) {
-            return Err(READS_CHANGED.to_owned());
-        }
-        if !(url.starts_with(['$', '/']) || url.contains("://")) {
-            return Err("a redirect needs a URL or a path".to_owned());
-        }
-        let url = if slash && kind != "location" {
-            let steps = ["regsub", "([^/])$", "\\1/"].map(str::to_owned).into();
-            self.converted(&url, &[steps], "append slash", span)
-        } else {
-            url
-        };
-        let target = NativeLine::new("", span).keyword("redirect").value(code).value(&url);
-        Ok(RuleEffect::Ends(target.into_words(), block))
-    }
-}
-
-/// Returns the target that closes the connection without a response.
-fn no_answer(span: SourceSpan) -> Vec<Word> {
-    let target = NativeLine::new("", span).keyword("respond").value("444");
-    target.option("cause", "denied").into_words()
-}
-
-/// Returns true if a regex has a capital letter that it matches only as such.
-fn has_capital(regex: &str) -> bool {
-    let mut rest = regex.chars();
-    while let Some(character) = rest.next() {
-        match character {
-            '\\' => drop(rest.next()),
-            _ if character.is_ascii_uppercase() => return !regex.starts_with("(?i)"),
-            _ => {}
-        }
-    }
-    false
-}
-
-/// Returns the native directive for headers of a message.
-fn edited(place: FormatPlace) -> &'static str {
-    if place == FormatPlace::Request { "header" } else { "response_header" }
-}
-
-/// Returns the edit that adds a cookie to a response.
-fn set_cookie(cookie: &str, span: SourceSpan) -> Directive {
-    let edit = NativeLine::new("response_header", span).keyword("add");
-    edit.value("Set-Cookie").value(&cookie.replace('$', "$$")).end()
 }
 
 /// Returns the step that adds the `/` which Weir puts before a path that has none.

@@ -14,7 +14,7 @@ use super::definitions::Definitions;
 use super::logs::{ConvertedFileLogs, LogTargetLine};
 use super::page_file::PageFile;
 use super::process::ProcessSettings;
-use super::scope::{FormatPlace, RuleScope};
+use super::scope::{FormatPlace, RuleScope, UniqueId};
 use super::sections::{LineId, LineOutcomes, SectionId, Sections};
 use super::values::{self, PageStatus};
 use super::version::HaproxyVersion;
@@ -81,6 +81,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) used_acls: HashSet<LineId>,
     /// The proxies in front of the frontend being read.
     pub(super) proxies_in_front: ProxiesInFront,
+    /// The id of the requests of the frontend being read.
+    pub(super) unique_id: Option<UniqueId>,
     /// The slots of the rules of the frontend being read that capture a value.
     pub(super) capture_slots: HashMap<LineId, usize>,
     /// The section of the line whose condition was read last.
@@ -159,6 +161,7 @@ impl<'s> HaproxyConverter<'s> {
             acls: HashMap::new(),
             used_acls: HashSet::new(),
             proxies_in_front: ProxiesInFront::default(),
+            unique_id: None,
             capture_slots: HashMap::new(),
             section_of_condition: None,
             passes_bytes: false,

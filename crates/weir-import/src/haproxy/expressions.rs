@@ -140,6 +140,8 @@ impl HaproxyConverter<'_> {
                 let value = self.environment(variable).unwrap_or_default();
                 (SampleText::settled(&value.replace('$', "$$")), 0)
             }
+            None if name == "unique-id" => (SampleText::text(self.unique_id_text()?), 0),
+            None if name == "be_name" => (backend_name(scope)?, 0),
             None if name == "fe_conn" => {
                 let frontend = expression.fetch.arguments.first().map_or("", String::as_str);
                 let text = self.connections_of_frontend(frontend)?;
@@ -297,6 +299,17 @@ impl HaproxyConverter<'_> {
     }
 }
 
+/// Returns the name of the backend, which a frontend has none of before it picks one.
+fn backend_name(scope: &RuleScope) -> Result<SampleText, String> {
+    match &scope.proxy {
+        Some(proxy) if proxy.is_backend => Ok(SampleText::settled(&proxy.name.replace('$', "$$"))),
+        Some(_) => Err("`be_name`: no backend is picked yet: write the rule in the backends, or \
+                        in `http-response`"
+            .to_owned()),
+        None => Ok(SampleText::text("${pool}")),
+    }
+}
+
 /// Returns a fetch of a parameter or a cookie by its name, if it is one.
 fn named_value(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleText>, String> {
     let [argument] = call.arguments.as_slice() else { return Ok(None) };
@@ -316,7 +329,10 @@ fn named_value(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleText
     if argument.is_empty() {
         return Ok(None);
     }
-    let mut sample = SampleText::new(text, kind).step(&[step, argument]);
+    let part = ChangedPart::Header("cookie".to_owned());
+    let set = scope.value_of(&part).filter(|_| text == "${headers_cookie}");
+    let mut sample = SampleText::new(set.unwrap_or(text), kind).step(&[step, argument]);
+    sample.settled = set.is_some();
     sample.of_response = text.contains("sent_");
     Ok(Some(sample))
 }
@@ -470,7 +486,8 @@ fn number_argument(words: &mut [String], scope: &RuleScope) -> Result<(), String
 
 /// Returns a fetch of the path and the query, if rules before have changed them to known texts.
 fn target_fetch(call: &SampleCall, scope: &RuleScope) -> Option<SampleText> {
-    if !scope.changed.path && !scope.changed.query {
+    let has_other_host = call.name == "base" && scope.changed.has_header("host");
+    if !scope.changed.path && !scope.changed.query && !has_other_host {
         return None;
     }
     let argument = match call.arguments.as_slice() {
@@ -494,9 +511,7 @@ fn target_fetch(call: &SampleCall, scope: &RuleScope) -> Option<SampleText> {
         }
         _ if !argument.is_empty() => None,
         "path" => path.map(SampleText::settled),
-        "base" if !scope.changed.has_header("host") => {
-            Some(SampleText::settled(&format!("${{http_host}}{}", path?)))
-        }
+        "base" => Some(SampleText::settled(&format!("{}{}", scope.host()?, path?))),
         "query" => query.map(SampleText::settled),
         "pathq" | "url" => whole(),
         _ => None,
@@ -563,7 +578,6 @@ fn plain_fetch(name: &str) -> Option<SampleText> {
         "baseq" => text("${http_host}${request_uri}"),
         "capture.req.ver" => text("${server_protocol}"),
         "req.ver" | "req_ver" => text("${server_protocol}").step(&["field", "2", "/"]),
-        "unique-id" => text("${request_id}"),
         "fc_src" => SampleText::new("${realip_remote_addr}", Address),
         "fc_src_port" => SampleText::new("${realip_remote_port}", Number),
         "fc_http_major" => SampleText::new("${server_protocol}", Number).step(&[
@@ -596,7 +610,6 @@ fn plain_fetch(name: &str) -> Option<SampleText> {
             SampleText::new("${ssl_server_name}", SampleType::Boolean).step(&["matches", "."])
         }
         "fe_name" => text("${listener}"),
-        "be_name" => text("${pool}"),
         // A body in chunks has no length before it ends.
         "req.body_size" => SampleText::new("${http_content_length}", Number)
             .step(&["add", "0"])

@@ -4,56 +4,15 @@
 use weir_config::source::SourceSpan;
 
 use super::convert::HaproxyConverter;
-use super::scope::{FormatPlace, READS_CHANGED, RuleScope};
-
-/// The short fields that have a variable with the same value.
-const FIELDS: [(&str, &str); 19] = [
-    ("HP", "uri"),
-    ("HPO", "uri"),
-    ("ci", "remote_addr"),
-    ("cp", "remote_port"),
-    ("fi", "server_addr"),
-    ("fp", "server_port"),
-    ("ft", "listener"),
-    ("f", "listener"),
-    ("b", "pool"),
-    ("s", "endpoint"),
-    ("ST", "status"),
-    ("HM", "request_method"),
-    ("HU", "request_uri"),
-    ("HV", "server_protocol"),
-    ("ID", "request_id"),
-    ("r", "request"),
-    ("pid", "pid"),
-    ("H", "hostname"),
-    ("B", "bytes_sent"),
-];
-
-/// The fields that only logs have, in HAProxy's form.
-const LOG_FIELDS: [&str; 35] = [
-    "Th", "Ti", "TR", "Tw", "Tc", "Tr", "Td", "Ta", "Tt", "Tq", "ts", "tsc", "ac", "fc", "bc",
-    "sc", "rc", "sq", "bq", "tr", "ST", "r", "ft", "b", "s", "t", "trl", "Tl", "trg", "T", "Ts",
-    "ms", "si", "sp", "Tu",
-];
-
-/// Fields of which two stand for more than a variable.
-const MORE: [(&str, &str); 4] = [
-    ("HQ", "${is_args}${args}"),
-    ("sslv", "${ssl_protocol}"),
-    ("sslc", "${ssl_cipher}"),
-    ("U", "${request_length}"),
-];
-
-/// The fields that are never quoted.
-const NUMBERS: [&str; 30] = [
-    "ST", "B", "U", "pid", "cp", "fp", "ts", "tsc", "ac", "fc", "bc", "sc", "rc", "sq", "bq", "tr",
-    "Th", "Ti", "TR", "Tw", "Tc", "Tr", "Td", "Ta", "Tt", "Tq", "Ts", "ms", "sp", "Tu",
-];
+use super::format_fields::{NUMBERS, hex_digits, is_address};
+use super::scope::{FormatPlace, RuleScope};
 
 /// The flags in the braces of a field.
 #[derive(Clone, Copy, Default)]
 struct FieldFlags {
     quoted: bool,
+    /// Numbers and addresses are in hexadecimal digits.
+    hex: bool,
 }
 
 impl FieldFlags {
@@ -65,7 +24,9 @@ impl FieldFlags {
             match flag {
                 "+Q" => self.quoted = true,
                 "-Q" => self.quoted = false,
-                "" | "-X" | "-E" | "+M" | "-M" => {}
+                "+X" => self.hex = true,
+                "-X" => self.hex = false,
+                "" | "-E" | "+M" | "-M" => {}
                 _ => return Err(format!("`%{{{flags}}}` has no conversion")),
             }
         }
@@ -132,66 +93,73 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
         (out, flags): (&mut String, FieldFlags),
     ) -> Result<&'t str, String> {
-        let mut rest = text;
-        let written;
-        let mut quoted = flags.quoted;
-        if let Some(inner) = rest.strip_prefix('[') {
-            let end = closing(inner).ok_or("a `%[` is never closed")?;
-            let text = self.expression(inner[..end].trim(), scope, span)?;
-            let is_logged = scope.place == FormatPlace::Log;
-            written = if is_logged { self.logged(text, quoted, span) } else { text };
-            rest = &inner[end + 1..];
-        } else {
-            let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-            let names = (1..=end).rev().filter_map(|end| rest.get(..end));
-            let found = names.into_iter().find_map(|name| Some((name, known(name, scope)?)));
-            let Some((name, text)) = found else {
-                let shown = if end == 0 { "%" } else { &rest[..end] };
-                let shown = shown.trim_start_matches('%');
-                let reason = match shown {
-                    "OG" => {
-                        ": a request has one line, at its end, so that all lines have the same origin"
-                    }
-                    "lc" => {
-                        ": lines of a frontend are not counted: write `%rt`, the number of requests"
-                    }
-                    _ => "",
-                };
-                return Err(format!("Weir has no field `%{shown}`{reason}"));
-            };
-            if matches!(name, "hr" | "hs" | "hrl" | "hsl") && scope.place == FormatPlace::Log {
-                out.push_str(&self.captures(name, flags, scope, span));
-                return Ok(&rest[name.len()..]);
-            }
-            // The parts of the request line are those that were received.
-            quoted &= !NUMBERS.contains(&name);
-            // Of a cookie that is not captured HAProxy quotes nothing.
-            let text = if quoted && text == "-" { String::new() } else { text };
-            written = if name == "ST" && scope.place == FormatPlace::Response {
-                match scope.variable("status") {
-                    Some(status) => status.to_owned(),
-                    None if scope.changed_response.status => return Err(READS_CHANGED.to_owned()),
-                    None => text,
+        let Some(inner) = text.strip_prefix('[') else {
+            let (written, rest) = self.named_field(text, scope, span, flags)?;
+            out.push_str(&written);
+            return Ok(rest);
+        };
+        let end = closing(inner).ok_or("a `%[` is never closed")?;
+        let text = self.expression(inner[..end].trim(), scope, span)?;
+        let is_logged = scope.place == FormatPlace::Log;
+        let written = if is_logged { self.logged(text, flags.quoted, span) } else { text };
+        push_quoted(out, &written, flags.quoted);
+        Ok(&inner[end + 1..])
+    }
+
+    /// Returns the field whose name a text begins with, and what follows it.
+    fn named_field<'t>(
+        &mut self,
+        text: &'t str,
+        scope: &RuleScope,
+        span: SourceSpan,
+        flags: FieldFlags,
+    ) -> Result<(String, &'t str), String> {
+        let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+        for name in (1..=end).rev().filter_map(|end| text.get(..end)) {
+            let rest = &text[name.len()..];
+            if matches!(name, "hr" | "hs" | "hrl" | "hsl") {
+                if name.starts_with("hs") && scope.place == FormatPlace::Request {
+                    return Err(format!("`%{name}`: a request has no response yet"));
                 }
-            } else if name == "HQ" && scope.place == FormatPlace::Log {
+                return Ok((self.captures(name, flags, scope, span), rest));
+            }
+            let Some(value) = self.known_field(name, scope)? else { continue };
+            // The parts of the request line are those that were received.
+            let quoted = flags.quoted && !NUMBERS.contains(&name);
+            // Of a cookie that is not captured HAProxy quotes nothing.
+            let value = if quoted && value == "-" { String::new() } else { value };
+            let value = if name == "HQ" && scope.place == FormatPlace::Log {
                 // HAProxy writes nothing for a query that is not there.
                 let steps = [vec!["default".to_owned(), String::new()]];
                 let query = self.converted("${args}", &steps, "query", span);
                 format!("${{is_args}}{query}")
             } else {
-                text
+                value
             };
-            rest = &rest[name.len()..];
+            let value = if flags.hex { self.in_hex(name, value, span) } else { value };
+            let mut out = String::new();
+            push_quoted(&mut out, &value, quoted);
+            return Ok((out, rest));
         }
-        if quoted {
-            out.push('"');
-            out.push_str(&written);
-            out.push('"');
-        } else {
-            out.push_str(&written);
-        }
-        Ok(rest)
+        let shown = if end == 0 { "" } else { &text[..end] };
+        Err(format!("there is no field `%{shown}`: write `%%` for a percent sign"))
     }
+
+    /// Returns a field in hexadecimal digits, if it is a number or an address that HAProxy writes
+    /// so.
+    fn in_hex(&mut self, name: &str, value: String, span: SourceSpan) -> String {
+        let step = match hex_digits(name) {
+            Some(digits) => vec!["hex_number".to_owned(), digits.to_owned()],
+            None if is_address(name) => vec!["hex_address".to_owned()],
+            None => return value,
+        };
+        self.converted(&value, &[step], &format!("hex {name}"), span)
+    }
+}
+
+fn push_quoted(out: &mut String, text: &str, quoted: bool) {
+    let mark = if quoted { "\"" } else { "" };
+    out.extend([mark, text, mark]);
 }
 
 impl HaproxyConverter<'_> {
@@ -247,27 +215,6 @@ impl HaproxyConverter<'_> {
         };
         self.converted(text, &steps, "captured", span)
     }
-}
-
-/// Returns the text of a field; those of the whole exchange are for logs only.
-fn known(name: &str, scope: &RuleScope) -> Option<String> {
-    if scope.place == FormatPlace::Log {
-        if matches!(name, "hr" | "hs" | "hrl" | "hsl") {
-            // Captured values are written by themselves.
-            return Some(String::new());
-        }
-        if LOG_FIELDS.contains(&name) {
-            return Some(format!("${{haproxy_{name}}}"));
-        }
-        if matches!(name, "CC" | "CS") {
-            let side = usize::from(name == "CS");
-            let text = scope.cookies.as_ref().map_or("-", |cookies| &cookies[side]);
-            return Some(text.to_owned());
-        }
-    }
-    let one = FIELDS.iter().find(|(field, _)| *field == name);
-    let more = MORE.iter().find(|(field, _)| *field == name);
-    one.map(|(_, variable)| format!("${{{variable}}}")).or(more.map(|(_, text)| (*text).to_owned()))
 }
 
 /// Returns the place of the `]` that ends an expression; parentheses and quotes may hold others.

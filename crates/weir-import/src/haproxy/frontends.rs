@@ -182,7 +182,9 @@ impl HaproxyConverter<'_> {
             self.without_statistics(id);
             self.connection_settings(id, span)
         } else {
-            self.listener_settings(id, span, &rules.scope)
+            let mut lines = self.listener_settings(id, span, &rules.scope);
+            lines.extend(rules.pages.iter().cloned());
+            lines
         };
         // Every further listener has them too.
         if !self.room_for(settings.len().saturating_mul(groups.len() - 1)) {
@@ -484,7 +486,7 @@ impl HaproxyConverter<'_> {
         lines.push(path.option("match", "received").option("invalid", "keep").end());
         let forwarded = NativeLine::new("forwarded", span).option("x_forwarded", "off");
         lines.push(forwarded.option("received", "keep").end());
-        lines.push(self.unique_id(id, span));
+        lines.push(NativeLine::new("request_id", span).keyword("off").end());
         lines.push(NativeLine::new("upgrade", span).value("websocket").end());
         self.default(
             "http-upgrade",
@@ -494,7 +496,6 @@ impl HaproxyConverter<'_> {
         let headers = self.forwarded_headers(id);
         let always = headers.iter().filter(|header| header.tests.is_empty());
         lines.extend(always.map(|header| header.replaced(sections.span(header.line))));
-        lines.extend(self.error_pages(id));
         if let Some(log) = self.access_log(id, scope) {
             lines.push(NativeLine::new("log", span).value(&log).end());
         }
@@ -548,27 +549,6 @@ impl HaproxyConverter<'_> {
             .option("requests", if closes { "1" } else { "off" })
             .option("hops", "off")
             .end()
-    }
-
-    fn unique_id(&mut self, id: SectionId, span: SourceSpan) -> Directive {
-        let format = self.sections.last(id, "unique-id-format");
-        let header = self.sections.last(id, "unique-id-header");
-        let native = NativeLine::new("request_id", span);
-        if let Some(line) = format {
-            self.outcomes.differs(line, "the id has Weir's own form");
-        }
-        match (format, header) {
-            (Some(_), Some(line)) => {
-                self.outcomes.honour(line);
-                let native = NativeLine::new("request_id", self.sections.span(line));
-                native.value(self.sections.word(line, 0)).end()
-            }
-            (None, Some(line)) => {
-                self.outcomes.ignore(line, "there is no `unique-id-format`");
-                native.keyword("off").end()
-            }
-            _ => native.keyword("off").end(),
-        }
     }
 
     /// Reads `option forwardfor` and `originalto` of a section.

@@ -12,6 +12,11 @@ use super::sections::{LineId, Section, SectionId, Sections};
 /// Versions and ciphers that are broken.
 const BROKEN_VERSIONS: [&str; 5] = ["SSLv3", "TLSv1.0", "TLSv1.1", "force-tlsv10", "force-tlsv11"];
 const BROKEN_CIPHERS: [&str; 8] = ["RC4", "3DES", "DES", "NULL", "aNULL", "eNULL", "MD5", "EXPORT"];
+/// Headers of a single connection.
+const HOP_BY_HOP: [&str; 6] =
+    ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
+/// The lines that close connections of clients.
+pub(super) const CLOSE_CLIENTS: &str = "write `option httpclose` in the frontend, which closes connections of clients after a response";
 /// Actions that end a request.
 const ENDINGS: [&str; 6] = ["deny", "return", "redirect", "tarpit", "reject", "silent-drop"];
 
@@ -160,6 +165,7 @@ pub(super) fn find(sections: &Sections) -> Vec<Diagnostic> {
         }
         for &line in &section.lines {
             found.extend(weak_tls(sections, line));
+            found.extend(hop_by_hop(sections, line));
         }
     }
     found
@@ -260,6 +266,29 @@ fn above_global(
         let lint = warning(sections, own, "maxconn-above-global", message, help);
         found.push(lint.related(sections.span(most), "the limit of the process"));
     }
+}
+
+/// Finds rules that set a header of a single connection.
+fn hop_by_hop(sections: &Sections, line: LineId) -> Option<Diagnostic> {
+    let keyword = sections.keyword(line);
+    let of_response = matches!(keyword, "http-response" | "http-after-response");
+    let (action, name) = (sections.word(line, 0), sections.word(line, 1));
+    let sets =
+        matches!(action, "set-header" | "add-header") && (of_response || keyword == "http-request");
+    if !sets || !HOP_BY_HOP.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        return None;
+    }
+    let closes = name.eq_ignore_ascii_case("connection")
+        && sections.word(line, 2).eq_ignore_ascii_case("close");
+    let message = format!("`{name}` belongs to a single connection (RFC 9110 section 7.6.1)");
+    let help = match (closes, of_response) {
+        (true, true) => CLOSE_CLIENTS,
+        (true, false) => {
+            "write `option http-server-close` in the backend, which closes connections to servers"
+        }
+        (false, _) => "remove the line: the proxy writes it where it is needed",
+    };
+    Some(warning(sections, line, "hop-by-hop-header", message, help))
 }
 
 fn weak_tls(sections: &Sections, line: LineId) -> Option<Diagnostic> {

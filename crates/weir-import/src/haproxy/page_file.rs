@@ -1,10 +1,12 @@
 //! The file of an error page, which HAProxy has as a whole response. It reads no file.
 
-/// The type of a page whose file names none.
-const HTML: &str = "text/html";
+/// The word for a page whose file names no type: it is sent without one.
+const NO_TYPE: &str = "none";
 
 /// A page with its headers, but for those that Weir writes.
 pub(super) struct PageFile {
+    /// The status in its first line, if it has one.
+    pub(super) status: Option<u16>,
     pub(super) body: String,
     pub(super) kind: String,
     pub(super) headers: Vec<(String, String)>,
@@ -19,8 +21,12 @@ impl PageFile {
             Some((at, length)) => (&text[..at], &text[at + length..]),
             None => (text, ""),
         };
-        let mut page =
-            Self { body: body.replace('$', "$$"), kind: HTML.to_owned(), headers: Vec::new() };
+        let mut page = Self {
+            status: head.split_whitespace().nth(1).and_then(|status| status.parse().ok()),
+            body: body.replace('$', "$$"),
+            kind: NO_TYPE.to_owned(),
+            headers: Vec::new(),
+        };
         for (name, value) in head.lines().skip(1).filter_map(|line| line.split_once(':')) {
             let value = value.trim().replace('$', "$$");
             match name.to_ascii_lowercase().as_str() {

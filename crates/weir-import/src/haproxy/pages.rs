@@ -23,21 +23,44 @@ const PAGES: [&str; 6] =
 const BYTES_OF_LINE: usize = 64;
 
 impl HaproxyConverter<'_> {
-    /// Converts the pages of a frontend.
-    pub(super) fn error_pages(&mut self, id: SectionId) -> Vec<Directive> {
+    /// Converts the pages of a frontend. Those with a status of their own are routes.
+    pub(super) fn error_pages(
+        &mut self,
+        id: SectionId,
+        drafts: &mut Vec<RouteDraft>,
+    ) -> Vec<Directive> {
         let lines = self.sections.every_of(id, &PAGES);
-        let pages = self.pages_of(lines);
-        let lines = pages.iter().map(|(status, (page, span))| {
-            let line = NativeLine::new("error_page", *span).value(&status.to_string());
-            match page {
-                PageSource::File(path) => line.value(path).end(),
+        let mut native = Vec::new();
+        for (status, (page, span)) in self.pages_of(lines) {
+            let line = NativeLine::new("error_page", span).value(&status.to_string());
+            native.push(match page {
+                PageSource::File(path) => line.value(&path).end(),
                 PageSource::Text(text, kind) => {
-                    line.option("text", text).option("type", kind).end()
+                    line.option("text", &text).option("type", &kind).end()
                 }
-                PageSource::Redirect(code, url) => redirected(line, code, url),
-            }
-        });
-        lines.collect()
+                PageSource::Redirect(code, url) => redirected(line, code, &url),
+                PageSource::Whole(path, own) => match self.whole_route(&path, own, span, drafts) {
+                    Ok(name) => led_to(line.option("status", "own"), &name),
+                    Err(reason) => {
+                        self.refuse_page(id, span, reason);
+                        continue;
+                    }
+                },
+            });
+        }
+        native
+    }
+
+    /// Returns the name of the route that sends a file with the status in it.
+    fn whole_route(
+        &mut self,
+        path: &str,
+        status: u16,
+        span: SourceSpan,
+        drafts: &mut Vec<RouteDraft>,
+    ) -> Result<String, String> {
+        let page = self.page_file(path)?;
+        self.page_route(&page, status, span, drafts)
     }
 
     /// Converts the pages that a backend has instead of those of its frontend: each is a route of
@@ -68,27 +91,31 @@ impl HaproxyConverter<'_> {
         }
         let mut pages = self.pages_of(outer);
         // Those of the frontend that are files or texts hold for its routes anyway.
-        pages.retain(|_, (page, _)| matches!(page, PageSource::Redirect(..)));
+        pages.retain(|_, (page, _)| {
+            matches!(page, PageSource::Redirect(..) | PageSource::Whole(..))
+        });
         pages.extend(self.pages_of(lines));
         let mut edits = Vec::new();
         for (status, (source, span)) in pages {
             let line = NativeLine::new("error_page", span).value(&status.to_string());
             let line = match source {
                 PageSource::Redirect(code, url) => redirected(line, code, &url),
-                PageSource::Text(body, kind) => {
-                    let page = PageFile { body, kind, headers: Vec::new() };
-                    match self.page_route(&page, status, span, drafts) {
-                        Ok(name) => line.keyword("->").keyword("internal").value(&name).end(),
-                        Err(reason) => {
-                            self.refuse_page(backend, span, reason);
-                            continue;
+                source => {
+                    let (name, line) = match source {
+                        PageSource::Text(body, kind) => {
+                            let page = PageFile { status: None, body, kind, headers: Vec::new() };
+                            (self.page_route(&page, status, span, drafts), line)
                         }
-                    }
-                }
-                PageSource::File(path) => {
-                    let page = self.page_file(&path);
-                    match page.and_then(|page| self.page_route(&page, status, span, drafts)) {
-                        Ok(name) => line.keyword("->").keyword("internal").value(&name).end(),
+                        PageSource::Whole(path, own) => {
+                            let name = self.whole_route(&path, own, span, drafts);
+                            (name, line.option("status", "own"))
+                        }
+                        PageSource::File(path) | PageSource::Redirect(_, path) => {
+                            (self.whole_route(&path, status, span, drafts), line)
+                        }
+                    };
+                    match name {
+                        Ok(name) => led_to(line, &name),
                         Err(reason) => {
                             self.refuse_page(backend, span, reason);
                             continue;
@@ -120,8 +147,11 @@ impl HaproxyConverter<'_> {
         if !self.room_for_routes(1 + page.headers.len() + page.body.len() / BYTES_OF_LINE) {
             return Err(TOO_LARGE.to_owned());
         }
-        let target = NativeLine::new("", span).keyword("respond").value(&status.to_string());
-        let target = target.value(&page.body).option("type", &page.kind).into_words();
+        let mut target = NativeLine::new("", span).keyword("respond").value(&status.to_string());
+        if !matches!(status, 204 | 304) {
+            target = target.value(&page.body).option("type", &page.kind);
+        }
+        let target = target.into_words();
         let header = |(name, value): &(String, String)| {
             let line = NativeLine::new("response_header", span).keyword("set");
             line.value(name).value(value).end()
@@ -155,19 +185,15 @@ impl HaproxyConverter<'_> {
         page
     }
 
-    /// Reads the file of a response of a rule, which has this status.
-    pub(super) fn whole_page(&mut self, path: &str, status: &str) -> Result<Rc<PageFile>, String> {
+    /// Reads the file of a response of a rule, which is sent with the status in it.
+    pub(super) fn whole_page(&mut self, path: &str) -> Result<Rc<PageFile>, String> {
         match self.page_status(path) {
-            Some(PageStatus::Own(Some(found))) if status.parse() == Ok(found) => {}
-            None => {}
-            Some(PageStatus::Own(_)) => {
-                return Err(format!("the file has another status than {status}"));
-            }
+            Some(PageStatus::Own(Some(200..=599))) | None => self.page_file(path),
+            Some(PageStatus::Own(_)) => Err(NO_STATUS.to_owned()),
             Some(PageStatus::Empty | PageStatus::NoHead) => {
-                return Err("the file does not begin with a status line".to_owned());
+                Err("the file does not begin with a status line".to_owned())
             }
         }
-        self.page_file(path)
     }
 
     /// Returns the file that an `http-errors` section has for a status, if it has one: without,
@@ -267,8 +293,10 @@ impl HaproxyConverter<'_> {
                 return;
             }
             Some(PageStatus::Own(found)) if found != Some(status) => {
-                self.outcomes
-                    .refuse(line, "the file has another status; Weir sends that of the error");
+                match self.page_of_own(line, status, path, found) {
+                    Ok(page) => drop(pages.insert(status, page)),
+                    Err(reason) => self.outcomes.refuse(line, reason),
+                }
                 return;
             }
             Some(PageStatus::Own(_)) | None => self.outcomes.honour(line),
@@ -278,6 +306,23 @@ impl HaproxyConverter<'_> {
             "the body and the type of a page are used, not its other headers",
         );
         pages.insert(status, (PageSource::File(path), sections.span(line)));
+    }
+
+    /// Returns the page for an error that is a file with another status.
+    fn page_of_own(
+        &mut self,
+        line: LineId,
+        status: u16,
+        path: String,
+        found: Option<u16>,
+    ) -> Result<(PageSource, SourceSpan), String> {
+        let own = found.filter(|found| matches!(found, 200..=599)).ok_or(NO_STATUS)?;
+        self.outcomes.honour(line);
+        if matches!(status, 400 | 408) {
+            let how = "requests that cannot be read get a page of Weir's own with this status";
+            self.outcomes.differs(line, how);
+        }
+        Ok((PageSource::Whole(path, own), self.sections.span(line)))
     }
 
     /// Converts `http-error status CODE content-type TYPE string TEXT` and the like.
@@ -334,7 +379,12 @@ impl HaproxyConverter<'_> {
         match self.page_status(&path) {
             Some(PageStatus::Own(found)) if found == Some(status) => {}
             None => {}
-            Some(_) => return Err("the file is not a response with this status".to_owned()),
+            Some(PageStatus::Own(found)) => {
+                let page = self.page_of_own(line, status, path, found)?;
+                pages.insert(status, page);
+                return Ok(());
+            }
+            Some(_) => return Err("the file does not begin with a status line".to_owned()),
         }
         self.outcomes.honour(line);
         pages.insert(status, (PageSource::File(path), self.sections.span(line)));
@@ -362,6 +412,15 @@ enum PageSource {
     Text(String, String),
     /// A redirect with this status to a URL.
     Redirect(&'static str, String),
+    /// A file that is sent with the status in it.
+    Whole(String, u16),
+}
+
+const NO_STATUS: &str = "the file does not begin with a status from 200 to 599";
+
+/// Returns the line of an error that leads to a route.
+fn led_to(line: NativeLine, name: &str) -> Directive {
+    line.keyword("->").keyword("internal").value(name).end()
 }
 
 /// Returns the line of an error that sends clients away.

@@ -182,11 +182,31 @@ impl Preprocessor<'_> {
         });
         result.unwrap_or_else(|reason| {
             let error = Diagnostic::error(line.span(), reason);
-            self.errors.push(error.help("predicates are defined(NAME), feature(NAME), streq(A,B), strneq(A,B), version_atleast(V), version_before(V), enabled(NAME) and awk-like `!`, `&&`, `||` and parentheses"));
+            self.errors.push(error.help(PREDICATES));
             false
         })
     }
 }
+
+/// The names of the predicates.
+const NAMES: [&str; 13] = [
+    "defined",
+    "feature",
+    "streq",
+    "strneq",
+    "strstr",
+    "version_atleast",
+    "version_before",
+    "enabled",
+    "openssl_version_atleast",
+    "openssl_version_before",
+    "ssllib_name_startswith",
+    "awslc_api_atleast",
+    "awslc_api_before",
+];
+const PREDICATES: &str = "write a number, defined(NAME), feature(NAME), streq(A,B), strneq(A,B), \
+     strstr(TEXT,PART), version_atleast(VERSION), version_before(VERSION) or enabled(POLLER), and \
+     join them with `!`, `&&`, `||` and parentheses";
 
 struct ConditionParser<'a> {
     rest: &'a str,
@@ -281,7 +301,12 @@ impl ConditionParser<'_> {
             "openssl_version_atleast" | "awslc_api_atleast" => Ok(true),
             "openssl_version_before" | "ssllib_name_startswith" | "awslc_api_before" => Ok(false),
             "enabled" => Ok(matches!(first, "POLL" | "EPOLL" | "GETADDRINFO")),
-            _ => Err(format!("`{name}` is not a predicate")),
+            _ => {
+                let known = NAMES.iter().copied();
+                let hint = Diagnostic::general("").suggest(name, known).label;
+                let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
+                Err(format!("`{name}` is not a predicate of HAProxy{hint}"))
+            }
         }
     }
 }

@@ -6,11 +6,11 @@ use std::collections::HashSet;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
-use super::actions::{RedirectText, RuleEffect};
 use super::condition_texts::ConditionText;
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::lexer::LineWord;
+use super::rule_effect::{RedirectText, RuleEffect};
 use super::rules::{REPLACING, ResponseEdit, ResponseRulesOf, RouteDraft, RuleEdit, RulePosition};
 use super::scope::{self, ChangedPart, ChangedResponse, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
@@ -180,7 +180,13 @@ impl HaproxyConverter<'_> {
         let arguments = words.get(1..).unwrap_or_default();
         let replaces = keyword == "http-response";
         // Texts of a response of its own do not read the one that it replaces.
-        let texts = || scope.at(FormatPlace::Request);
+        let texts = || {
+            let mut texts = scope.at(FormatPlace::Request);
+            if scope.variable("status").is_none() && !scope.changed_response.status {
+                texts.set("status", "${status}".to_owned());
+            }
+            texts
+        };
         match action {
             "set-header" | "add-header" | "del-header" => {
                 self.header_edit(line, action, arguments, scope)

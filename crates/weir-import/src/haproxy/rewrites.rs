@@ -3,9 +3,9 @@
 
 use weir_config::source::SourceSpan;
 
-use super::actions::RuleEffect;
 use super::convert::HaproxyConverter;
 use super::lexer::LineWord;
+use super::rule_effect::RuleEffect;
 use super::sample::SampleExpression;
 use super::scope::{ChangedPart, RuleScope};
 use super::sections::LineId;

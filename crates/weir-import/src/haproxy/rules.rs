@@ -13,7 +13,8 @@ use super::conditions::{AclTest, ListenPlace};
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::frontends::ForwardedHeader;
 use super::patterns;
-use super::scope::{CHANGED, CaptureSlot, ChangedResponse, FormatPlace, RuleScope};
+use super::route_timeouts;
+use super::scope::{CHANGED, CaptureSlot, ChangedResponse, FormatPlace, RuleProxy, RuleScope};
 use super::sections::{LineId, SectionId};
 use super::statistics_route;
 use crate::native::NativeLine;
@@ -164,6 +165,8 @@ impl HaproxyConverter<'_> {
 /// The routes of a frontend, with what is added to each of them.
 pub(super) struct FrontendRules {
     pub(super) drafts: Vec<RouteDraft>,
+    /// The lines about pages, which may lead to routes.
+    pub(super) pages: Vec<Directive>,
     /// Changes of all responses, Weir's own included.
     after: Vec<ResponseEdit>,
     /// The values that logs can read.
@@ -182,6 +185,12 @@ impl HaproxyConverter<'_> {
         let mut state = RulePosition::new(id, self.global_scope.clone());
         self.captured_headers(id, &mut state.scope);
         self.captured_cookie(id, &mut state.scope);
+        let section = self.sections.get(id);
+        state.scope.proxy = Some(RuleProxy {
+            name: section.name.as_str().into(),
+            is_backend: section.kind == "listen",
+        });
+        self.read_unique_id(id, &state.scope);
         self.connection_rules(id, &mut state, &mut drafts);
         self.monitor(id, &mut drafts);
         self.request_rules(id, &mut state, &mut drafts);
@@ -202,11 +211,12 @@ impl HaproxyConverter<'_> {
         let after = self.response_rules("http-after-response", rules);
         self.backend_choice(id, &state, &mut drafts, span);
         self.unused_acls(id);
+        let pages = self.error_pages(id, &mut drafts);
         let after = self.of_all_routes(id, after, drafts.iter());
         let mut scope = scope.at(FormatPlace::Log);
         // A line of a log has one form for all backends.
         scope.changed_response.add_variables(std::mem::take(&mut self.set_by_backends));
-        FrontendRules { drafts, after, scope }
+        FrontendRules { drafts, pages, after, scope }
     }
 
     /// Reads the headers that a frontend captures, and the slots that it declares for rules. Rules
@@ -497,12 +507,8 @@ impl HaproxyConverter<'_> {
         let head = self.sections.get(backend).head;
         let own = head == line;
         let pool = if self.has_servers(backend) { Some(self.pool(backend)) } else { None };
-        if let (Some(line), Some(Ok(name))) = (state.closing, &pool)
-            && self.connection_mode(backend).0 == ConnectionMode::KeepAlive
-        {
-            let note = "connections to the servers of";
-            let note = format!("{note} `{name}` stay open: write it in the backend too");
-            self.outcomes.differs(line, note);
+        if let (Some(line), Some(Ok(name))) = (state.closing, &pool) {
+            self.note_closing(line, backend, name);
         }
         match &pool {
             Some(Err(reason)) => self.outcomes.refuse(line, reason.clone()),
@@ -513,8 +519,10 @@ impl HaproxyConverter<'_> {
             _ => {}
         }
         let mut forwarded = Vec::new();
+        state.scope.proxy = None;
+        let mut pages = self.backend_pages(backend, state.frontend, drafts);
         if !own {
-            self.backend_rules(backend, &mut state, drafts);
+            self.backend_rules(backend, &mut state, drafts, &pages);
             forwarded = self.forwarded_headers(backend);
         }
         let mut servers = match &pool {
@@ -531,7 +539,7 @@ impl HaproxyConverter<'_> {
             Some(Ok(pool)) => {
                 let mut block = forwards.before;
                 block.append(&mut state.request);
-                block.extend(self.headers_after(forwards.after, backend, state.frontend));
+                block.extend(self.headers_after(forwards.after, backend, &state));
                 let once = AclTest::any(state.unrepeated);
                 if once != AclTest::Always(false)
                     && let Some(line) = self.connect_retries(backend, span)
@@ -539,11 +547,11 @@ impl HaproxyConverter<'_> {
                     block.push(RuleEdit { when: once, line });
                 }
                 block.append(&mut servers);
-                block.append(&mut self.backend_pages(backend, state.frontend, drafts));
+                block.append(&mut pages);
                 block.append(&mut state.response);
                 (NativeLine::new("", span).value(&pool), block)
             }
-            _ => (NativeLine::new("", span).keyword("respond").value("503"), Vec::new()),
+            _ => (NativeLine::new("", span).keyword("respond").value("503"), pages),
         };
         let conditions = conditions_of(&block);
         let lines = block.len();
@@ -557,27 +565,48 @@ impl HaproxyConverter<'_> {
         drafts.push(draft);
     }
 
+    /// Notes that connections to the servers of a backend stay open, which its frontend closes.
+    fn note_closing(&mut self, line: LineId, backend: SectionId, name: &str) {
+        if self.connection_mode(backend).0 == ConnectionMode::KeepAlive {
+            let note = "connections to the servers of";
+            let note = format!("{note} `{name}` stay open: write it in the backend too");
+            self.outcomes.differs(line, note);
+        }
+    }
+
     /// Returns the headers that options of a backend and of its frontend add after all rules.
     fn headers_after(
         &mut self,
         mut headers: Vec<RuleEdit>,
         backend: SectionId,
-        frontend: SectionId,
+        state: &RulePosition,
     ) -> Vec<RuleEdit> {
         headers.extend(self.server_name_header(backend));
-        headers.extend(self.forwarded_header(backend, frontend));
+        headers.extend(self.unique_id_header(&state.scope));
+        headers.extend(self.forwarded_header(backend, state.frontend));
         headers
     }
 
-    /// Reads the rules of a backend, after those of the frontend.
+    /// Reads the rules of a backend, after those of the frontend. Its pages hold for what its rules
+    /// refuse, too.
     fn backend_rules(
         &mut self,
         backend: SectionId,
         state: &mut RulePosition,
         drafts: &mut Vec<RouteDraft>,
+        pages: &[RuleEdit],
     ) {
         let mut known = drafts.len();
         self.request_rules(backend, state, drafts);
+        for draft in drafts.iter_mut().skip(known).filter(|draft| draft.is_error()) {
+            draft.block.extend_from_slice(pages);
+        }
+        if !pages.is_empty() {
+            for line in self.sections.own(backend, "http-after-response") {
+                let how = "pages of this backend do not get it: write it in the frontend";
+                self.outcomes.differs(*line, how);
+            }
+        }
         let asked = drafts.len();
         let mut scope = state.scope.at(FormatPlace::Response);
         let rules =
@@ -647,7 +676,8 @@ struct BackendUse {
 impl FrontendRules {
     /// The routes of connections, which have no responses.
     pub(super) fn of_connections(drafts: Vec<RouteDraft>) -> Self {
-        Self { drafts, after: Vec::new(), scope: RuleScope::new(FormatPlace::Log) }
+        let scope = RuleScope::new(FormatPlace::Log);
+        Self { drafts, pages: Vec::new(), after: Vec::new(), scope }
     }
 
     /// Writes the routes for a listener.
@@ -677,7 +707,7 @@ impl FrontendRules {
                     (None, test) => *test == AclTest::Always(true),
                 };
                 let lines = edits.iter().filter(|edit| holds(&edit.when));
-                let lines: Vec<Directive> = lines.map(|edit| edit.line.clone()).collect();
+                let lines = route_timeouts::merged(lines.map(|edit| edit.line.clone()).collect());
                 let held = conditions.iter().filter(|test| holds(test)).cloned();
                 let tests = std::iter::once(when.clone()).chain(held).collect();
                 routes.push(draft.written(&AclTest::all(tests), lines));
@@ -705,6 +735,13 @@ impl RouteDraft {
         }
         self.block.clear();
         reason
+    }
+
+    /// Returns true for a response without a text, which may get a page.
+    fn is_error(&self) -> bool {
+        let is_option = |word: &&Word| word.bare > 0;
+        let values = self.target.iter().skip(1).filter(|word| !is_option(word));
+        self.target.first().is_some_and(|word| word.text == "respond") && values.count() == 1
     }
 
     /// Returns the changes of all responses that this one gets. What replaces a response of a

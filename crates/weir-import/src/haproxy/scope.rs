@@ -8,6 +8,7 @@ use weir_config::pattern::TextPattern;
 
 use super::lexer::LineWord;
 use super::patterns;
+use super::sections::LineId;
 
 /// The reason for a condition that reads what a rule before it changes.
 pub(super) const CHANGED: &str =
@@ -278,6 +279,23 @@ pub(super) struct CaptureSlot {
     pub(super) length: u32,
 }
 
+/// The frontend whose rules run, before a backend is picked.
+#[derive(Clone, Debug)]
+pub(super) struct RuleProxy {
+    pub(super) name: Rc<str>,
+    /// Set for a `listen`, which is a backend too.
+    pub(super) is_backend: bool,
+}
+
+/// The id of the requests of a frontend.
+#[derive(Clone, Debug)]
+pub(super) struct UniqueId {
+    /// The text with Weir's variables.
+    pub(super) text: String,
+    /// The name and the line of the header that servers get.
+    pub(super) header: Option<(String, LineId)>,
+}
+
 /// The names and values at one place among the rules.
 #[derive(Clone, Debug)]
 pub(super) struct RuleScope {
@@ -289,6 +307,8 @@ pub(super) struct RuleScope {
     variables: Rc<HashMap<String, String>>,
     /// The texts of captured headers of the request and of the response.
     captures: Rc<[Vec<CaptureSlot>; 2]>,
+    /// The name that `%b` and `be_name` have while the rules of a frontend run.
+    pub(super) proxy: Option<RuleProxy>,
     /// The texts of the captured cookie, of the request and of the response.
     pub(super) cookies: Option<Rc<[String; 2]>>,
 }
@@ -302,6 +322,7 @@ impl RuleScope {
             changed_response: ChangedResponse::default(),
             variables: Rc::default(),
             captures: Rc::default(),
+            proxy: None,
             cookies: None,
         }
     }
@@ -312,6 +333,7 @@ impl RuleScope {
         let mut scope = Self { place, ..self.clone() };
         if place != FormatPlace::Request {
             scope.changed = ChangedRequest::default();
+            scope.proxy = None;
             if place == FormatPlace::Log {
                 scope.changed_response = ChangedResponse::default();
             }
@@ -418,6 +440,15 @@ impl RuleScope {
     /// and the text is known.
     pub(super) fn value_of(&self, part: &ChangedPart) -> Option<&str> {
         self.variable(&part.value_name()?)
+    }
+
+    /// Returns the text of the host after the rules before, if it is known.
+    pub(super) fn host(&self) -> Option<&str> {
+        if self.changed.has_header("host") {
+            self.value_of(&ChangedPart::Header("host".to_owned()))
+        } else {
+            Some("${http_host}")
+        }
     }
 
     /// Returns the text of a variable, if one was set.

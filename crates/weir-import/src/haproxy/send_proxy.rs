@@ -54,6 +54,11 @@ impl SendProxyOptions {
         Ok(())
     }
 
+    /// Returns true if the header tells the id of the request.
+    pub(super) fn tells_id(&self) -> bool {
+        self.version == Some("v2") && self.values.contains(&"unique_id")
+    }
+
     fn add(&mut self, value: &'static str) {
         if !self.values.contains(&value) {
             self.values.push(value);

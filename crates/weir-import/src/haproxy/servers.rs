@@ -21,6 +21,11 @@ const MOST_TEMPLATE: u64 = 1_000;
 /// The highest number of `priority`, which is the last tier before backups.
 const LOWEST_PRIORITY: u8 = 254;
 
+/// The reason for servers with and without TLS in one backend.
+const TLS_FOR_ALL: &str = "Weir has one setting of TLS for all servers of a backend: write a \
+     `listen` at a port of 127.0.0.1 for the servers with `ssl`, and here a `server` without \
+     `ssl` at that port";
+
 /// The servers of a backend, and what they say of the pool.
 #[derive(Default)]
 pub(super) struct ConvertedServers {
@@ -78,6 +83,8 @@ pub(super) struct ConnectionReuse {
 pub(super) struct ServerOptions {
     weight: u64,
     max_conn: u64,
+    /// The limit while the backend is idle, if it grows with the backend's load.
+    min_conn: u64,
     max_queue: u64,
     /// The time of a slow start, µs.
     slow_start: Option<u64>,
@@ -158,6 +165,7 @@ impl ServerOptions {
         Self {
             weight: 1,
             max_conn: 0,
+            min_conn: 0,
             max_queue: 0,
             slow_start: None,
             checked: false,
@@ -177,6 +185,28 @@ impl ServerOptions {
             agent: AgentOptions::default(),
             source: None,
         }
+    }
+
+    /// Settles a limit that grows with the load of the backend: as in HAProxy it is `minconn` if
+    /// `maxconn` is not higher. Returns the words about one that grows.
+    fn settle_limit(&mut self) -> Option<String> {
+        let (least, most) = (self.min_conn, self.max_conn);
+        if most <= least {
+            self.max_conn = least;
+            return None;
+        }
+        (least > 0).then(|| {
+            format!(
+                "the server takes {most} requests at once at any load; HAProxy begins with {least} \
+                 and allows {most} when `fullconn` requests are in the backend: write the number \
+                 that it can bear as `maxconn`"
+            )
+        })
+    }
+
+    /// Returns true if the limit grows with the load of the backend.
+    fn has_growing_limit(&self) -> bool {
+        self.min_conn > 0 && self.min_conn < self.max_conn
     }
 
     /// Adds the options of the server's share and limit.
@@ -251,6 +281,7 @@ impl ServerOptions {
                 self.weight = number().filter(|weight| *weight <= 256).ok_or_else(missing)?;
             }
             "maxconn" => self.max_conn = number().ok_or_else(missing)?,
+            "minconn" => self.min_conn = number().ok_or_else(missing)?,
             "maxqueue" => self.max_queue = number().ok_or_else(missing)?,
             "slowstart" => {
                 self.slow_start = Some(values::microseconds(value).ok_or_else(missing)?);
@@ -380,10 +411,19 @@ impl HaproxyConverter<'_> {
             if self.outcomes.is_refused(line) {
                 continue;
             }
+            if let Some(how) = options.settle_limit() {
+                self.outcomes.differs(line, how);
+            }
             if options.tls.on {
                 self.automatic_name(id, &mut options.tls.names, line);
             }
             all.push((options, line));
+        }
+        if let Some(line) = self.sections.last(id, "fullconn")
+            && !all.iter().any(|(options, _)| options.has_growing_limit())
+        {
+            let why = "no server has a `minconn` below its `maxconn`: limits do not depend on it";
+            self.outcomes.ignore(line, why);
         }
         self.order_backups(id, &mut all);
         servers.tracked = self.tracked(id, &mut all);
@@ -671,11 +711,16 @@ impl HaproxyConverter<'_> {
             if is_http2 && first.send_proxy.line(span).is_some() {
                 self.outcomes.refuse(*line, "requests of several clients share a connection of HTTP/2, and the header of the PROXY protocol names one: leave one of them out, or write `option forwardfor`");
             }
+            if options.send_proxy.tells_id() {
+                let how = "`unique-id` in the PROXY header is an id of Weir's own, not the text \
+                           of `unique-id-format`";
+                self.outcomes.differs(*line, how);
+            }
             if options.send_proxy != first.send_proxy {
                 self.outcomes.refuse(*line, "Weir sends the PROXY protocol to all servers of a backend or to none: write a backend for each");
             }
             if !same {
-                self.outcomes.refuse(*line, "Weir has one setting of TLS for all servers of a backend: write a backend for each");
+                self.outcomes.refuse(*line, TLS_FOR_ALL);
             }
         }
         let ends = |(options, _): &&(ServerOptions, LineId)| options.ended.own;

@@ -50,6 +50,7 @@ impl HaproxyConverter<'_> {
     /// Reads the rules of a section in mode `tcp`.
     pub(super) fn routes_of_connections(&mut self, id: SectionId) -> FrontendRules {
         self.passes_bytes = true;
+        self.read_unique_id(id, &RuleScope::new(FormatPlace::Request));
         let mut targets = Vec::new();
         self.backends_of_connections(id, &mut targets);
         let mut drafts = self.rejections(id, &targets);
@@ -145,6 +146,7 @@ impl HaproxyConverter<'_> {
             for line in sections.every(id, keyword) {
                 let words = sections.words(line);
                 let action = words.first().map_or("", |word| word.text.as_str());
+                self.without_wait(line);
                 let expects = action == "expect-proxy" && keyword == "tcp-request connection";
                 match self.condition(
                     line,

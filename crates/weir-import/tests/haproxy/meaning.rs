@@ -129,7 +129,7 @@ fn a_text_of_a_header_is_the_last_value_of_its_lines() {
 
 #[test]
 fn a_text_that_reads_a_changed_cookie_is_refused() {
-    let lines = "http-request set-header Cookie a=1\n http-request return status 200 content-type text/plain lf-string %[cook(a)]";
+    let lines = "http-request replace-header Cookie a b\n http-request return status 200 content-type text/plain lf-string %[cook(a)]";
     let imported = proxies(lines, "");
     assert_eq!(outcome(&imported.coverage, "http-request return").0, "refused");
 }
@@ -986,4 +986,123 @@ fn the_forwarded_header_has_the_parts_of_the_option() {
     config(check("option forwarded", "option forwarded for for_port by host", both));
     let imported = check("option forwarded by-expr src", "", "");
     assert_eq!(outcome(&imported.coverage, "option forwarded").0, "refused");
+}
+
+#[test]
+fn an_id_of_requests_has_the_form_that_the_file_names() {
+    let format = "unique-id-format %{+X}o\\ %ci:%cp_%fi:%fp_%Ts_%rt:%pid\n unique-id-header X-Id\n";
+    let native = proxies(format, "").native();
+    assert!(native.contains("request_id off;"), "{native}");
+    for step in ["hex_address", "hex_number 4"] {
+        assert!(native.contains(step), "{step}: {native}");
+    }
+    for variable in ["remote_addr", "remote_port", "haproxy_Ts", "request_number", "pid"] {
+        assert!(native.contains(&format!("${{{variable}}}")), "{variable}: {native}");
+    }
+    assert_eq!(native.matches("header add \"X-Id\"").count(), 1, "{native}");
+    let check = |lines: &str, directive: &str, expected: &str, reason: &str| {
+        let imported = proxies(lines, "");
+        let (word, found) = outcome(&imported.coverage, directive);
+        assert!(word == expected && found.contains(reason), "{lines}: {word} {found}");
+        config(imported);
+    };
+    let reads = "http-request set-header X-A %[unique-id]";
+    check(reads, "http-request set-header", "refused", "`unique-id-format`");
+    check(&format!("{format}{reads}"), "http-request set-header", "honoured", "");
+    let early = "http-request set-header X-A %ID";
+    check(&format!("{format}{early}"), "http-request set-header", "refused", "`%[unique-id]`");
+    let late = "http-response set-header X-A %ID";
+    check(&format!("{format}{late}"), "http-response set-header", "honoured", "");
+    check("unique-id-header X-Id", "unique-id-header", "ignored", "");
+    check("unique-id-format %[frob]", "unique-id-format", "refused", "`frob`");
+    let changed =
+        "unique-id-format %[path]\n unique-id-header X-Id\n http-request replace-pathq a /%[src]";
+    check(changed, "unique-id-header", "refused", "changes");
+    let logged = format!("log 127.0.0.1:514 local0\n log-format %ID\n {format}");
+    let native = proxies(&logged, "").native();
+    let line = native.lines().find(|line| line.trim().starts_with("format")).unwrap();
+    assert!(line.contains('_') && !line.contains("request_id"), "{line}");
+}
+
+#[test]
+fn fields_of_logs_have_a_value_in_rules_or_a_reason() {
+    let check = |field: &str, expected: &str, reason: &str| {
+        let rule = format!("http-request set-header X-A {field}");
+        let imported = proxies(&rule, "");
+        let (word, found) = outcome(&imported.coverage, "http-request set-header");
+        assert!(word == expected && found.contains(reason), "{field}: {word} {found}");
+    };
+    for field in ["%Ts", "%ms", "%T", "%t", "%tr", "%trg", "%trl", "%Tl", "%rt", "%pid", "%ci"] {
+        check(field, "honoured", "");
+    }
+    for field in ["%HM", "%HP", "%HQ", "%HU", "%HV", "%hr", "%hrl", "%b", "%f", "%ft", "%Th", "%Ti"]
+    {
+        check(field, "honoured", "");
+    }
+    for field in ["%s", "%si", "%sp"] {
+        check(field, "refused", "before a server is picked");
+    }
+    for field in ["%Tr", "%Tw", "%Ta", "%Tt", "%TR"] {
+        check(field, "refused", "at the end of a request");
+    }
+    check("%ST", "refused", "-1");
+    check("%B", "refused", "bytes");
+    check("%ac", "refused", "line of a log");
+    check("%tsc", "refused", "ended");
+    check("%hs", "refused", "no response yet");
+    check("%CC", "refused", "req.cook");
+    check("%bi", "refused", "own end");
+    check("%lc", "refused", "%rt");
+    check("%nosuch", "refused", "no field `%nosuch`");
+    // HAProxy's backend is the frontend itself until one is picked.
+    let native = proxies("http-request set-header X-A %b/%[fe_name]", "").native();
+    assert!(native.contains("header set \"X-A\" \"f/${listener}\""), "{native}");
+    check("%[be_name]", "refused", "no backend is picked yet");
+    let native = listen("http-request set-header X-A %b/%[be_name]\nserver s 127.0.0.1:2").native();
+    assert!(native.contains("header set \"X-A\" l/l;"), "{native}");
+    let native = proxies("", "http-request set-header X-A %b/%[be_name]").native();
+    assert!(native.contains("header set \"X-A\" \"${pool}/${pool}\""), "{native}");
+}
+
+#[test]
+fn times_of_some_requests_are_those_of_routes() {
+    let lines = "http-request set-timeout server 5s if { path_beg /a }\n http-request set-timeout tunnel 9s if { path_beg /a }";
+    let imported = proxies("", lines);
+    assert_eq!(outcome(&imported.coverage, "http-request set-timeout").0, "honoured");
+    // One line has both times, because a route has only one.
+    let native = imported.native();
+    let line = native.lines().find(|line| line.contains("tunnel=9s")).unwrap();
+    assert!(line.contains("response=5s") && line.contains("read=5s"), "{line}");
+    assert_eq!(native.matches("tunnel=9s").count(), 1, "{native}");
+    config(imported);
+    let check = |words: &str, reason: &str| {
+        let imported = proxies("", &format!("http-request set-timeout {words}"));
+        let (word, found) = outcome(&imported.coverage, "http-request set-timeout");
+        assert!(word == "refused" && found.contains(reason), "{words}: {word} {found}");
+    };
+    check("server hdr(x-time)", "`hdr(x-time)` is an expression");
+    check("client 5s", "`timeout client`");
+    check("server 0", "of 0");
+    check("frob 5s", "neither");
+}
+
+#[test]
+fn rules_that_wait_say_that_they_do_not() {
+    for words in ["WAIT_END", "{ wait_end }"] {
+        let imported = proxies(&format!("tcp-request content accept if {words}"), "");
+        let (word, reason) = outcome(&imported.coverage, "tcp-request content");
+        assert!(word == "differently" && reason.contains("`inspect-delay`"), "{word} {reason}");
+    }
+}
+
+#[test]
+fn a_rule_that_closes_connections_of_clients_says_what_to_write() {
+    let check = |rule: &str, reason: &str| {
+        let imported = proxies(&format!("{rule} set-header Connection close"), "");
+        let (word, found) = outcome(&imported.coverage, rule);
+        assert!(word == "differently" && found.contains(reason), "{rule}: {word} {found}");
+    };
+    check("http-request", "`option http-server-close`");
+    check("http-response", "stays open");
+    check("http-after-response", "`option httpclose`");
 }

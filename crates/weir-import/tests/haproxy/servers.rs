@@ -268,3 +268,22 @@ fn servers_have_the_version_of_their_protocol() {
     let probes = "option httpchk\n server t 127.0.0.1:3 proto h2 check check-proto h1";
     refused(probes, "server t", "same version");
 }
+
+#[test]
+fn a_limit_that_grows_with_the_load_is_the_highest_at_any() {
+    let check = |options: &str, limit: Option<u32>, server: &str, full: &str| {
+        let imported = proxies("", &format!("fullconn 50\n server t 127.0.0.1:3 {options}"));
+        assert_eq!(outcome(&imported.coverage, "server t").0, server, "{options}");
+        assert_eq!(outcome(&imported.coverage, "fullconn").0, full, "{options}");
+        let config = config(imported);
+        let servers = &config.pools[0].endpoints;
+        let found = servers.iter().find(|server| server.name == "t").unwrap();
+        assert_eq!(found.max_conn, limit, "{options}");
+    };
+    check("minconn 5", Some(5), "honoured", "ignored");
+    check("minconn 9 maxconn 9", Some(9), "honoured", "ignored");
+    check("minconn 9 maxconn 5", Some(9), "honoured", "ignored");
+    check("maxconn 9", Some(9), "honoured", "ignored");
+    check("minconn 5 maxconn 9", Some(9), "differently", "differently");
+    check("", None, "honoured", "ignored");
+}

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 use weir_balance::{Ahead, Decision, Slot, WaitsFor};
@@ -41,8 +41,9 @@ impl Wait {
 /// A request as it arrived: its times, its client, and the amount that was read.
 pub(crate) struct RequestArrival {
     pub(crate) first_byte: Instant,
-    /// The time of the first byte on the wall clock.
-    pub(crate) started: SystemTime,
+    /// The time of the first byte on the wall clock, µs since 1970: half the size of a
+    /// `SystemTime`.
+    started_us: u64,
     /// The time at which the request head was complete.
     pub(crate) head_end: Instant,
     /// Set if `Heads::request` holds this exchange's head.
@@ -51,6 +52,8 @@ pub(crate) struct RequestArrival {
     /// The trust in the peer's forwarding headers.
     pub(crate) trust: PeerTrust,
     pub(crate) request_id: RequestId,
+    /// The number in the process.
+    pub(crate) number: u64,
     /// The exchange's places in the counts of its client's exchanges in flight.
     pub(crate) places: Vec<OpenPlace>,
     /// The limit headers of its response.
@@ -70,15 +73,17 @@ pub(crate) struct RequestArrival {
 }
 
 impl RequestArrival {
-    pub(crate) fn new(first_byte: Instant, started: SystemTime) -> Self {
+    pub(crate) fn new(first_byte: Instant, started: SystemTime, number: u64) -> Self {
+        let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             first_byte,
-            started,
+            started_us: since.as_micros() as u64,
             head_end: first_byte,
             has_head: false,
             client: None,
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
+            number,
             places: Vec::new(),
             told: None,
             limits_asked: 0,
@@ -88,6 +93,11 @@ impl RequestArrival {
             body_read: false,
             bytes_received: 0,
         }
+    }
+
+    /// The time of the first byte on the wall clock, in whole microseconds.
+    pub(crate) fn started(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.started_us)
     }
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
     let failed = failed_attempts(placement, pool);
     let captures = captures.map(Captures::groups).unwrap_or_default();
     let entry = Entry {
-        started: arrival.started,
+        started: arrival.started(),
         times: outcome.times,
         cause: outcome.cause,
         status: status_so_far(exchange),
@@ -158,6 +158,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         connection: client.facts().number.into(),
         connection_age: client.facts().age_at_begin(),
         connection_requests: client.facts().served,
+        request_number: arrival.number,
         request_body: &heads.request_body,
         process: &*scope.worker.process,
         captures: &captures,

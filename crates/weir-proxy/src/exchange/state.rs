@@ -53,7 +53,11 @@ impl<'a, C: ClientSide> Exchange<'a, C> {
             client,
             heads,
             route: None,
-            arrival: RequestArrival::new(first_byte, scope.worker.wall(first_byte)),
+            arrival: RequestArrival::new(
+                first_byte,
+                scope.worker.wall(first_byte),
+                scope.worker.next_request(),
+            ),
             placement: Placement::new(first_byte),
             outcome: ExchangeOutcome::default(),
         }

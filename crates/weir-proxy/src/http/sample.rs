@@ -127,6 +127,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         connection: 1,
         connection_age: Micros::ZERO,
         connection_requests: 1,
+        request_number: 0,
         request_body: b"",
         process: &(),
         captures: &[],

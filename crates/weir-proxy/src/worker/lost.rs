@@ -128,6 +128,7 @@ impl<'a> LostRecorder<'a> {
             connection: 0,
             connection_age: Micros::ZERO,
             connection_requests: lost.exchanges,
+            request_number: 0,
             request_body: &[],
             process: &(),
             captures: &[],

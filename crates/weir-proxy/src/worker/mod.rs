@@ -67,6 +67,9 @@ use crate::worker::workspace::Workspace;
 /// The longest time between two looks of a pool's ticker, µs.
 const TICKER_LOOK_US: u64 = 1_000_000;
 
+/// The numbers of requests that a worker takes at once: a request touches nothing that others write.
+const REQUEST_NUMBERS: u64 = 64;
+
 /// The state that the tasks of one worker share.
 pub(crate) struct Worker<N: Net> {
     pub(crate) number: usize,
@@ -94,6 +97,8 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) clock: RefCell<Clock>,
     pub(crate) request_ids: RefCell<RequestIdSource>,
+    /// The numbers that it has for its next requests.
+    request_numbers: Cell<(u64, u64)>,
     pub(crate) random: RefCell<fastrand::Rng>,
     /// Set when all open connections have to end.
     cut: Cell<bool>,
@@ -158,6 +163,7 @@ impl<N: Net> Worker<N> {
             date: RefCell::default(),
             clock: RefCell::new(Clock::new()),
             request_ids: RefCell::new(RequestIdSource::new(seed)),
+            request_numbers: Cell::new((0, 0)),
             random: RefCell::new(fastrand::Rng::with_seed(seed)),
             cut: Cell::new(false),
             parting: Cell::new(false),
@@ -170,6 +176,18 @@ impl<N: Net> Worker<N> {
             workspaces: RefCell::default(),
             process,
         }
+    }
+
+    /// The number of the next request in the process, which no other one has.
+    #[inline]
+    pub(crate) fn next_request(&self) -> u64 {
+        let (mut next, mut end) = self.request_numbers.get();
+        if next == end {
+            next = self.process.next_requests(REQUEST_NUMBERS);
+            end = next + REQUEST_NUMBERS;
+        }
+        self.request_numbers.set((next + 1, end));
+        next
     }
 
     /// Runs new exchanges on a snapshot.

@@ -94,6 +94,8 @@ pub struct Process {
     pub(crate) idle_given_up: AtomicU64,
     /// The number of the next client connection, which begins again after 2³².
     connection_numbers: AtomicU32,
+    /// The number of the first request of the next block that a worker takes.
+    request_numbers: AtomicU64,
     /// Set when the process begins to stop: responses from then on close their connections.
     pub stopping: AtomicBool,
 }
@@ -153,6 +155,7 @@ impl Process {
             shortages: AtomicU64::new(0),
             idle_given_up: AtomicU64::new(0),
             connection_numbers: AtomicU32::new(1),
+            request_numbers: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         };
         (Arc::new(process), heard)
@@ -187,6 +190,11 @@ impl Process {
     /// The number that the next client connection gets.
     pub(crate) fn next_connection(&self) -> u32 {
         self.connection_numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes the numbers of a worker's next requests, and returns the first one.
+    pub(crate) fn next_requests(&self, count: u64) -> u64 {
+        self.request_numbers.fetch_add(count, Ordering::Relaxed)
     }
 
     /// Returns true if more connections are open than the cap on both sides allows, those that are

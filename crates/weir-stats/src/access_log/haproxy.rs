@@ -263,6 +263,21 @@ impl HaproxyField {
         Self::ALL.iter().find(|(_, field)| *field == self).map_or("", |(name, _)| name)
     }
 
+    /// Returns true if a request has the field's final value as soon as it has arrived.
+    pub(crate) fn is_of_arrival(self) -> bool {
+        matches!(
+            self,
+            Self::Handshake
+                | Self::Idle
+                | Self::Date
+                | Self::LocalDate
+                | Self::UniversalDate
+                | Self::Seconds
+                | Self::Milliseconds
+                | Self::Frontend
+        )
+    }
+
     pub(crate) fn append(self, entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
         let (times, counts) = (&entry.times, entry.concurrency);
         let span = |span: Micros| if is_refused(entry) { Micros::NEVER } else { span };

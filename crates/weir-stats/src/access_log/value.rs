@@ -224,6 +224,7 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
             entry.local.map_or(VariableValue::Absent, |local| VariableValue::Address(local.ip()))
         }
         Plain::RequestId => filled(entry.request_id),
+        Plain::RequestNumber => VariableValue::Number(entry.request_number),
         Plain::Connection => VariableValue::Number(entry.connection),
         Plain::ConnectionRequests => VariableValue::Number(entry.connection_requests),
         Plain::RequestBody => filled(entry.request_body),

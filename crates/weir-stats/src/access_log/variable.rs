@@ -67,6 +67,7 @@ pub(crate) enum Plain {
     SslClientVRemain,
     SslClientEscapedCert,
     RequestId,
+    RequestNumber,
     Connection,
     ConnectionRequests,
     ConnectionTime,
@@ -268,6 +269,11 @@ const PLAIN: &[(&str, Plain, &str)] = &[
         "the client's certificate in PEM, percent-encoded",
     ),
     ("request_id", Plain::RequestId, "id of the request"),
+    (
+        "request_number",
+        Plain::RequestNumber,
+        "number of the request in this process, from 0; with several workers numbers are left out",
+    ),
     ("connection", Plain::Connection, "number of the client's connection in this process, from 1"),
     (
         "connection_requests",
@@ -582,8 +588,8 @@ impl Variable {
             VariableKind::Plain(plain) => !AFTER_PICK.contains(plain),
             VariableKind::ResponseHeader(_)
             | VariableKind::ResponseHeaderLines(_)
-            | VariableKind::ResponseHeaderRows(_)
-            | VariableKind::HaproxyField(_) => false,
+            | VariableKind::ResponseHeaderRows(_) => false,
+            VariableKind::HaproxyField(field) => field.is_of_arrival(),
             VariableKind::Argument(_)
             | VariableKind::RequestHeader(_)
             | VariableKind::RequestHeaderLines(_)
@@ -828,6 +834,12 @@ mod tests {
         let known = |name: &str| Variable::named(name).unwrap().is_known_before_pick();
         for name in ["remote_addr", "request_uri", "host", "arg_a", "http_x", "cookie_SRV", "1"] {
             assert!(known(name), "{name}");
+        }
+        for name in ["request_number", "haproxy_Ts", "haproxy_ms", "haproxy_tr", "haproxy_ft"] {
+            assert!(known(name), "{name}");
+        }
+        for name in ["haproxy_Tw", "haproxy_ac", "haproxy_b", "haproxy_ST"] {
+            assert!(!known(name), "{name}");
         }
         for name in ["status", "endpoint", "upstream_addr", "t_queue", "sent_http_x", "cause"] {
             assert!(!known(name), "{name}");

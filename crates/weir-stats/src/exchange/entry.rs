@@ -257,6 +257,8 @@ pub struct Entry<'a> {
     pub connection_age: Micros,
     /// The request's number on its connection, from 1.
     pub connection_requests: u64,
+    /// The request's number in the process, from 0; 0 if it was lost with its worker.
+    pub request_number: u64,
     /// The body of the request, if it was kept for a text.
     pub request_body: &'a [u8],
     /// The counts of the process.

@@ -91,6 +91,7 @@ pub(crate) fn entry() -> Entry<'static> {
         connection: 7,
         connection_age: Micros(1_000_000),
         connection_requests: 9,
+        request_number: 41,
         request_body: b"",
         process: &(),
         captures: &[b"one", b"two"],

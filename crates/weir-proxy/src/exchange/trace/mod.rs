@@ -806,6 +806,7 @@ impl<'a> Tracer<'a> {
             connection: 1,
             connection_age: Micros::ZERO,
             connection_requests: 1,
+            request_number: 0,
             request_body: b"",
             process: &(),
             captures: &captures.groups(),

@@ -111,6 +111,10 @@ enum ConvertStep {
     Hash(number::HashKind, i64),
     Digest(ValueDigest),
     FromHex,
+    /// Writes a number in hexadecimal digits, at least so many.
+    HexNumber(usize),
+    /// Writes the bytes of an address in hexadecimal digits.
+    HexAddress,
     /// Ends a text before its first line end.
     CutLine,
     Arithmetic(number::Arithmetic),
@@ -135,7 +139,7 @@ enum AnyPart {
 }
 
 /// The names of the converters, with the fewest and the most arguments.
-const NAMES: [(&str, usize, usize); 65] = [
+const NAMES: [(&str, usize, usize); 67] = [
     ("lower", 0, 0),
     ("upper", 0, 0),
     ("length", 0, 0),
@@ -179,6 +183,8 @@ const NAMES: [(&str, usize, usize); 65] = [
     ("digest", 1, 1),
     ("hmac", 2, 2),
     ("hex2i", 0, 0),
+    ("hex_number", 1, 1),
+    ("hex_address", 0, 0),
     ("cut_crlf", 0, 0),
     ("add", 1, 1),
     ("sub", 1, 1),
@@ -473,6 +479,8 @@ impl ConvertStep {
             "url_enc" => Self::UrlEncode,
             "hex" => Self::Hex,
             "hex2i" => Self::FromHex,
+            "hex_number" => Self::HexNumber(number::digits(argument(0))?),
+            "hex_address" => Self::HexAddress,
             "cut_crlf" => Self::CutLine,
             "base64" | "ub64enc" => Self::Base64 { url_safe: name == "ub64enc" },
             "b64dec" | "ub64dec" => Self::FromBase64 { url_safe: name == "ub64dec" },
@@ -607,6 +615,14 @@ impl ConvertStep {
             Self::FromHex => {
                 let Some(number) = number::read_hex(value) else { return false };
                 number::write(number, value);
+            }
+            Self::HexNumber(least) => {
+                let Some(number) = number::read(value) else { return false };
+                number::write_hex(number, *least, value);
+            }
+            Self::HexAddress => {
+                let Some(address) = address(value) else { return false };
+                text::hex_address(address, value);
             }
             Self::Arithmetic(arithmetic) => {
                 let Some(number) = number::read(value) else { return false };

@@ -1,5 +1,7 @@
 //! Numbers in values: arithmetic, ranges, and hashes, with HAProxy's results.
 
+use std::io::Write as _;
+
 use weir_balance::hash_key_seeded;
 
 /// Reads a number as HAProxy does: leading digits after a sign, 0 if there are none. An empty text is
@@ -31,6 +33,20 @@ pub(super) fn read_hex(value: &[u8]) -> Option<i64> {
 pub(super) fn write(number: i64, value: &mut Vec<u8>) {
     value.clear();
     value.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Writes a number in hexadecimal digits, a negative one modulo 2^64, with zeros before it up to a
+/// number of digits.
+pub(super) fn write_hex(number: i64, least: usize, value: &mut Vec<u8>) {
+    value.clear();
+    // Writing to a `Vec` cannot fail.
+    let _ = write!(value, "{number:0least$X}");
+}
+
+/// Parses the least number of digits, up to the 16 that a number has.
+pub(super) fn digits(text: &str) -> Result<usize, String> {
+    let digits = text.parse().ok().filter(|digits| (1..=16).contains(digits));
+    digits.ok_or_else(|| format!("`{text}` is not a number of digits from 1 to 16"))
 }
 
 pub(super) fn parse(text: &str) -> Result<i64, String> {

@@ -219,6 +219,13 @@ fn digests() {
     check(&["hex2i"], "ff", "255");
     check(&["hex2i"], "ffffffffffffffff", "-1");
     nothing(&["hex2i"], "1Fx");
+    check(&["hex_number", "4"], "10", "000A");
+    check(&["hex_number", "2"], "305419896", "12345678");
+    check(&["hex_number", "1"], "-1", "FFFFFFFFFFFFFFFF");
+    check(&["hex_address"], "127.0.0.1", "7F000001");
+    check(&["hex_address"], "::ffff:10.0.0.255", "0A0000FF");
+    check(&["hex_address"], "2001:db8::1", "20010DB8000000000000000000000001");
+    nothing(&["hex_address"], "unix:");
     check(&["cut_crlf"], "a\r\nb", "a");
     check(&["cut_crlf"], "a", "a");
 }
@@ -233,6 +240,7 @@ fn what_is_no_converter_is_refused() {
     assert!(refused(&["lowr"]).contains("no converter `lowr`"));
     assert!(refused(&["lower", "x"]).contains("arguments"));
     assert!(refused(&["field", "0", "/"]).contains("count from 1"));
+    assert!(refused(&["hex_number", "17"]).contains("from 1 to 16"));
     assert!(refused(&["field", "x", "/"]).contains("not a number"));
     assert!(refused(&["matches", "("]).contains("regex"));
     assert!(refused(&["ipmask", "33"]).contains("not a mask"));

@@ -97,6 +97,15 @@ pub(super) fn hex(value: &mut Vec<u8>) {
     *value = out;
 }
 
+/// Writes the bytes of an address, as HAProxy does in fields with `+X`.
+pub(super) fn hex_address(address: IpAddr, value: &mut Vec<u8>) {
+    value.clear();
+    match address {
+        IpAddr::V4(address) => address.octets().iter().for_each(|byte| push_hex(*byte, value)),
+        IpAddr::V6(address) => address.octets().iter().for_each(|byte| push_hex(*byte, value)),
+    }
+}
+
 fn push_hex(byte: u8, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     out.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
