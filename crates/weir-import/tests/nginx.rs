@@ -98,20 +98,6 @@ fn a_block_that_is_never_closed_has_a_repair() {
 }
 
 #[test]
-fn certificates_for_stapling_alone_have_no_effect() {
-    let lines = "ssl_trusted_certificate /c.pem; ssl_client_certificate /c.pem;";
-    let check = |more: &str, expected: &str| {
-        let imported = server(&format!("{lines} {more} return 204;"));
-        for directive in ["ssl_trusted_certificate", "ssl_client_certificate"] {
-            assert_eq!(outcome(&imported.coverage, directive).0, expected, "{more}");
-        }
-    };
-    check("", "ignored");
-    check("ssl_verify_client off;", "ignored");
-    check("ssl_verify_client optional;", "refused");
-}
-
-#[test]
 fn both_families_of_a_port_have_one_socket() {
     let servers = |first: &str, second: &str| {
         let text = format!(
