@@ -37,6 +37,9 @@ impl RepeatedRewrites {
             }
         }
         found.unknown |= ifs.iter().any(|id| looks_at_path(statements.words(*id)));
+        let sets = ifs.iter().flat_map(|id| statements.named(Some(*id), "set"));
+        let mut sets = statements.named(Some(server), "set").iter().chain(sets);
+        found.unknown |= sets.any(|id| statements.word(*id, 0) == "$args");
         found
     }
 

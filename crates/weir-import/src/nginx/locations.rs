@@ -67,7 +67,7 @@ impl<'t> Converter<'_, 't> {
         for location in locations.iter().filter(|location| location.kind == Match::Named) {
             self.push(&mut routes, &[], location);
         }
-        let continues = !routes.is_empty();
+        let continues = !routes.is_empty() || !passing.is_empty();
         let inside = continues || locations.iter().any(Location::leads_inside);
         let inside = inside || phase.alternatives.iter().any(|one| is_internal(&one.end));
         let outside = outside(&passing, span);
@@ -475,7 +475,9 @@ impl<'t> Converter<'_, 't> {
             &KnownVariables { proxy_host: Some(proxy_host), proxy_port, ..known }
         };
         let change = match &constant {
-            Some(_) if !uri.is_empty() => self.varying_target(pass, uri, location, known)?,
+            _ if !uri.is_empty() && (by_variable || constant.is_some()) => {
+                self.varying_target(pass, uri, location, known)?
+            }
             _ => self.target_change(pass, uri, location, known)?,
         };
         let (PassTarget { pool, route_lines }, may_be_empty) = if by_variable {

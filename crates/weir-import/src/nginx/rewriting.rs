@@ -156,6 +156,9 @@ impl<'t> Converter<'_, 't> {
                     let at = PhasePlace { scope, ..at };
                     phase.alternatives.extend(self.rewrite(child, Vec::new(), at));
                 }
+                ("set", None) if self.changes_query(child) => {
+                    self.change_query(child, None, PhasePlace { scope, ..at }, &mut phase);
+                }
                 ("set", None) => self.set_in_phase(child, None, at, &phase),
                 ("if", None) => self.conditional(child, at, &mut phase),
                 ("break", None) => {
@@ -218,7 +221,8 @@ impl<'t> Converter<'_, 't> {
         let done = if phase.alternatives.iter().any(|before| leaves(&before.end)) {
             Err("write it before the `rewrite … break` and the `break` of the block".to_owned())
         } else if at.kind == RewrittenBlock::Server && at.state.is_tested {
-            Err("in a server, write it before the tests of files, or in locations".to_owned())
+            Err("in a server, write it before the tests of files and `set $args`, or in locations"
+                .to_owned())
         } else {
             self.set_variable(id, condition, at)
         };
@@ -243,6 +247,7 @@ impl<'t> Converter<'_, 't> {
             && phase.configured.is_empty()
             && scope.passes().is_empty()
             && scope.own("try_files").is_empty()
+            && !children.iter().any(|child| self.changes_query(*child))
             && self.ends_its_phase(id)
         {
             phase.missing = Some(test);
@@ -361,6 +366,11 @@ impl<'t> Converter<'_, 't> {
                     let one = self.rewrite(child, words.to_vec(), at);
                     phase.alternatives.extend(one);
                     continue;
+                }
+                "set" if self.changes_query(child) => {
+                    self.change_query(child, Some(condition), at, phase);
+                    // The rest comes to requests with the new query.
+                    return;
                 }
                 "set" => {
                     self.set_in_phase(child, Some(condition), at, phase);

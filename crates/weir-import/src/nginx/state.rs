@@ -91,7 +91,7 @@ pub(crate) struct Converter<'s, 't> {
 /// The authorities of the clients of an address.
 pub(crate) struct ClientAuthorityOf {
     /// The files as written.
-    pub(crate) texts: [String; 2],
+    pub(crate) texts: [String; 3],
     pub(crate) line: Directive,
 }
 
@@ -132,6 +132,8 @@ pub(crate) struct Upstream {
     pub(crate) used: bool,
     /// The policy, servers and idle connections.
     pub(crate) lines: Vec<Directive>,
+    /// The lines of the routes that lead to it.
+    pub(crate) route_lines: Vec<Directive>,
     /// The rule of most servers; `None` if there is one server, which is always asked.
     pub(crate) failures: Option<ServerFailures>,
     /// The number of servers that may be tried.
