@@ -403,3 +403,29 @@ fn addresses_are_put_together_of_known_values() {
     refused("proxy_pass http://$any;", "map $http_x_y $server");
     refused("proxy_pass http://$end:80;", "give its `map` a `default`");
 }
+
+#[test]
+fn headers_of_servers_lead_to_internal_locations() {
+    let of = |lines: &str, more: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:1; location / {{ proxy_pass http://127.0.0.1:2; {lines} }} \
+             location @app {{ return 200 x; }} {more} }}"
+        )
+    };
+    let files = "location /files/ { internal; alias /srv/; }";
+    let rules = |config: &Config| {
+        let routes = config.listeners[0].all_routes();
+        routes.map(|route| route.responses.intercept.len()).sum::<usize>()
+    };
+    let config = converted(&of("", files));
+    assert_eq!(rules(&config), 2);
+    let route = config.listeners[0].all_routes().find(|route| !route.responses.is_empty());
+    let rule = &route.unwrap().responses.intercept[0];
+    assert!(rule.recursive && rule.keep.iter().any(|name| name == "Content-Disposition"));
+    outcome(&of("", files), "internal", "honoured", "");
+    // Nothing is reached by the header alone, or it is not followed.
+    assert_eq!(rules(&converted(&of("", ""))), 0);
+    let ignoring = of("proxy_ignore_headers Expires X-Accel-Redirect;", files);
+    assert_eq!(rules(&converted(&ignoring)), 0);
+    outcome(&ignoring, "proxy_ignore_headers", "honoured", "");
+}

@@ -285,7 +285,7 @@ impl<'t> Converter<'_, 't> {
                 inside.value(location.pattern)
             }
             (_, Some(internal)) => {
-                self.only_inside(*internal, location);
+                self.outcomes.honour(*internal);
                 inside
             }
             (_, None) => return routes,
@@ -512,6 +512,7 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, place, Intercepted::Yes));
+        block.extend(self.accel_redirects(scope, span));
         block.extend(route_lines);
         let target = NativeLine::new("", span).value(&pool).into_words();
         Ok(RouteParts { target, block, may_be_empty })

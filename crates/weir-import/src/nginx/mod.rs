@@ -2,6 +2,7 @@
 //! converted block by block (`convert` and the modules beside it) by the rules of the table
 //! `directives`. Each statement gets an outcome; one that no rule took is refused.
 
+mod accel_redirects;
 mod affinity;
 mod body_bounds;
 mod client_certificates;

@@ -9,14 +9,12 @@ use weir_config::syntax::tree::Directive;
 
 use super::conditions::{Certainty, IfCondition, condition_of};
 use super::file_tests::RequestFileTest;
-use super::internal_redirects::{InsideTargets, RepeatedRewrites};
+use super::internal_redirects::RepeatedRewrites;
 use super::missing_files::{MissingFile, missing_file};
-use super::precedence::Match;
 use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
 use super::state::{ContinuationKey, ContinuationStart, Converter, PathState, PhaseState};
 use super::statements::StatementId;
-use super::targets::ProxyPlace;
 use super::values::{KnownVariables, path_template, text_template};
 use crate::native::NativeLine;
 use crate::pcre;
@@ -528,16 +526,6 @@ impl Converter<'_, '_> {
         let repeated = self.repeated_rewrites.entry(server);
         let repeated = repeated.or_insert_with(|| RepeatedRewrites::of(statements, server));
         repeated.concern(path)
-    }
-
-    /// Notes an `internal` in a location to which only responses of servers lead.
-    pub(crate) fn only_inside(&mut self, id: StatementId, location: ProxyPlace<'_>) {
-        self.outcomes.honour(id);
-        let statements = self.statements;
-        let targets = self.inside_targets.get_or_insert_with(|| InsideTargets::of(statements));
-        if location.kind == Match::Regex || !targets.lead_to(location.pattern) {
-            self.outcomes.differs(id, "`X-Accel-Redirect` of a server does not lead here: Weir removes it and sends the response on");
-        }
     }
 }
 
