@@ -567,7 +567,7 @@ fn what_a_stream_of_weir_cannot_do_is_refused_by_name() {
     check("server { listen 1; return $no; }", "return", "$no");
     check("server { listen 1; set $remote_addr x; return a; }", "set", "your own");
     check("server { listen 1; pass 127.0.0.1:80; }", "pass", "proxy_protocol on");
-    check("server { listen 1; proxy_pass $x; }", "proxy_pass", "one variable of a `map`");
+    check("server { listen 1; proxy_pass $x; }", "proxy_pass", "map $x $server");
     check(
         "map $ssl_preread_protocol $x { default 10.0.0.1:1; } server { listen 1; proxy_pass $x; }",
         "proxy_pass",

@@ -48,8 +48,8 @@ impl Converter<'_, '_> {
         let statements = self.statements;
         let mut routes = HashSet::new();
         for server in statements.named(Some(upstream), "server") {
-            let words = statements.words(*server).iter();
-            let route = words.filter_map(|word| word.text.strip_prefix("route=")).next();
+            let mut words = statements.words(*server).iter();
+            let route = words.find_map(|word| word.text.strip_prefix("route="));
             if route.is_some_and(|route| !routes.insert(route)) {
                 return Err(
                     "two servers have the same `route=`: give each one of its own".to_owned()

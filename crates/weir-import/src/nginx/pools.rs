@@ -336,15 +336,13 @@ impl<'t> Converter<'_, 't> {
     ) -> Result<PassTarget, String> {
         let span = self.statements.span(pass);
         let address = with_port(host, scheme.port());
-        let (servers, mut route_lines) = match self.pools.upstreams.get_mut(host) {
-            Some(upstream) => {
-                upstream.used = true;
-                (upstream.servers, upstream.route_lines.clone())
-            }
-            None => {
-                weir_config::endpoint_address(&address)?;
-                (1, Vec::new())
-            }
+        let (servers, mut route_lines) = if let Some(upstream) = self.pools.upstreams.get_mut(host)
+        {
+            upstream.used = true;
+            (upstream.servers, upstream.route_lines.clone())
+        } else {
+            weir_config::endpoint_address(&address)?;
+            (1, Vec::new())
         };
         let retry = self.retry(scope, servers, span);
         let others = [self.timeouts(scope, span), self.buffer(scope, span)];
