@@ -82,7 +82,7 @@ pub use route::{
     Action, CountRange, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileCandidate, FileTest,
     Files, HeaderEdit, LoadMeasure, NO_RESPONSE, PoolChoice, PoolShare, PoolSplit, Redirect,
     RequestTimeout, Respond, Route, Rule, Site, below_fault, contains, counted_parts,
-    forbidden_edit, internal_fault, internal_parts, url_path,
+    forbidden_edit, internal_fault, internal_fault_after_response, internal_parts, url_path,
 };
 pub use route_upstream::{
     ImposedMethod, RouteSize, RouteTimeouts, RouteUpstream, ServerPreference, is_method,

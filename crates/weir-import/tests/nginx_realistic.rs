@@ -452,11 +452,7 @@ fn certificates_of_clients_are_those_that_the_server_wants() {
     assert!(optional.contains("FAILED:*") && !optional.contains("=NONE"), "{optional}");
     let any = http(&format!("ssl_verify_client optional_no_ca; {ca}"), "").native();
     assert!(any.contains("client_ca") && !any.contains("respond 400"), "{any}");
-    for lines in [
-        "ssl_verify_client on;",
-        "ssl_verify_client maybe; ssl_client_certificate /ca;",
-        "ssl_verify_client on; ssl_client_certificate /ca; ssl_trusted_certificate /t;",
-    ] {
+    for lines in ["ssl_verify_client on;", "ssl_verify_client maybe; ssl_client_certificate /ca;"] {
         let closed = http(lines, "");
         assert_eq!(outcome(&closed, "ssl_verify_client").0, "refused", "{lines}");
         assert!(closed.native().contains("route -> respond 403"), "{lines}");
@@ -477,4 +473,25 @@ fn certificates_of_clients_are_those_that_the_server_wants() {
     assert_eq!(open.coverage.refused().count(), 0, "{}", open.coverage.text());
     // That of its own host block, and that of the default server.
     assert_eq!(open.native().matches("=NONE").count(), 2, "{}", open.native());
+}
+
+#[test]
+fn a_header_of_any_peer_is_no_basis_of_rules() {
+    let of = |lines: &str| {
+        let text = format!(
+            "events {{}} stream {{ limit_conn_zone $binary_remote_addr zone=a:1m; \
+             server {{ listen 127.0.0.1:1 proxy_protocol; proxy_pass 127.0.0.1:2; {lines} }} }}"
+        );
+        nginx_text("/etc/nginx/nginx.conf", &text).unwrap()
+    };
+    let open = of("");
+    let (word, reason) = outcome(&open, "listen");
+    assert!(word == "differently" && reason.contains("any peer may write"), "{word} {reason}");
+    for (lines, directive) in [("deny all;", "deny"), ("limit_conn a 1;", "limit_conn a")] {
+        let (word, reason) = (outcome(&of(lines), directive).0, "set_real_ip_from");
+        let imported = of(lines);
+        assert!(word == "refused" && outcome(&imported, directive).1.contains(reason), "{lines}");
+    }
+    let trusted = of("set_real_ip_from 10.0.0.0/8; limit_conn a 1;");
+    assert_eq!(outcome(&trusted, "limit_conn a").0, "honoured");
 }

@@ -340,3 +340,92 @@ fn logs_belong_to_locations_too() {
     let text = "access_log /var/log/$host.log; server { listen 127.0.0.1:1; return 200; }";
     outcome(text, "access_log", "refused", "no variables");
 }
+
+#[test]
+fn requests_name_a_server_by_its_route() {
+    let text = upstream(
+        "server 127.0.0.1:2 route=a drain; server 127.0.0.1:3 route=b; \
+         sticky route $cookie_route $arg_route;",
+    );
+    let imported = http(&text);
+    let native = imported.native();
+    for line in [
+        "server 127.0.0.1:2 name=a drain;",
+        "server 127.0.0.1:3 name=b;",
+        "use_server \"${cookie_route}\" if=\"${cookie_route}\";",
+        "use_server \"${arg_route}\" if=\"${arg_route}\";",
+    ] {
+        assert!(native.contains(line), "{line}:\n{native}");
+    }
+    outcome(&text, "sticky route", "differently", "names no server");
+    config(imported);
+    let servers = |lines: &str| upstream(&format!("server 127.0.0.1:2 route=a; {lines}"));
+    for (lines, reason) in [
+        ("sticky route;", "write variables"),
+        ("server 127.0.0.1:3 route=a; sticky route $cookie_a;", "one of its own"),
+        ("sticky learn create=$upstream_cookie_a lookup=$cookie_a zone=a:1m;", "no table"),
+        ("sticky;", "write `sticky cookie NAME`"),
+    ] {
+        outcome(&servers(lines), "sticky", "refused", reason);
+    }
+}
+
+#[test]
+fn two_servers_are_drawn_as_the_file_says() {
+    let of = |method: &str| upstream(&format!("server 127.0.0.1:2; random two {method};"));
+    outcome(&of("least_conn"), "random", "honoured", "");
+    outcome(&of("least_time=last_byte"), "random", "differently", "not of two that are drawn");
+    assert!(http(&of("least_time=header")).native().contains("balance least_time header;"));
+    outcome(&of("least_time"), "random", "refused", "`least_time=last_byte`");
+    outcome(&of("least_time=x"), "random", "refused", "`least_time=last_byte`");
+}
+
+#[test]
+fn addresses_are_put_together_of_known_values() {
+    let of = |pass: &str| {
+        format!(
+            "map $http_x_color $color {{ default blue; green green; }} \
+             map $http_x_end $end {{ a -a; }} map $host $any {{ default $http_x_y; }} \
+             upstream app-blue {{ server 127.0.0.1:2; }} upstream app-green {{ server 127.0.0.1:3; }} \
+             upstream app-a {{ server 127.0.0.1:4; }} upstream app {{ server 127.0.0.1:5; }} \
+             server {{ listen 127.0.0.1:1; location / {{ {pass} }} }}"
+        )
+    };
+    let pools = |pass: &str| converted(&of(pass)).pools.len();
+    assert_eq!(pools("proxy_pass http://app-$color;"), 2);
+    assert_eq!(pools("proxy_pass http://app$end;"), 2);
+    assert_eq!(pools("proxy_pass http://$color.internal:8080;"), 2);
+    assert_eq!(pools("set $name app; proxy_pass http://${name}-${color}/x$uri;"), 2);
+    assert_eq!(pools("grpc_pass grpc://$color.internal:8080;"), 2);
+    let refused = |pass: &str, reason: &str| outcome(&of(pass), "proxy_pass", "refused", reason);
+    refused("proxy_pass http://$host.internal:8080;", "map $host $server { VALUE SERVER:PORT; … }");
+    refused("proxy_pass http://$arg_app;", "map $arg_app $server");
+    refused("proxy_pass http://$any;", "map $http_x_y $server");
+    refused("proxy_pass http://$end:80;", "give its `map` a `default`");
+}
+
+#[test]
+fn headers_of_servers_lead_to_internal_locations() {
+    let of = |lines: &str, more: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:1; location / {{ proxy_pass http://127.0.0.1:2; {lines} }} \
+             location @app {{ return 200 x; }} {more} }}"
+        )
+    };
+    let files = "location /files/ { internal; alias /srv/; }";
+    let rules = |config: &Config| {
+        let routes = config.listeners[0].all_routes();
+        routes.map(|route| route.responses.intercept.len()).sum::<usize>()
+    };
+    let config = converted(&of("", files));
+    assert_eq!(rules(&config), 2);
+    let route = config.listeners[0].all_routes().find(|route| !route.responses.is_empty());
+    let rule = &route.unwrap().responses.intercept[0];
+    assert!(rule.recursive && rule.keep.iter().any(|name| name == "Content-Disposition"));
+    outcome(&of("", files), "internal", "honoured", "");
+    // Nothing is reached by the header alone, or it is not followed.
+    assert_eq!(rules(&converted(&of("", ""))), 0);
+    let ignoring = of("proxy_ignore_headers Expires X-Accel-Redirect;", files);
+    assert_eq!(rules(&converted(&ignoring)), 0);
+    outcome(&ignoring, "proxy_ignore_headers", "honoured", "");
+}

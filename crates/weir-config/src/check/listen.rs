@@ -203,6 +203,7 @@ impl<'a> Checker<'a> {
 
     fn client_authority(&mut self, line: &Arguments<'a>) -> Option<ClientAuthority> {
         let ca = self.path(line.word(0)?);
+        let trusted = line.option("trusted").map(|value| self.path(value));
         let crl = line.option("crl").map(|value| self.path(value));
         let verify = self.setting(line, "verify", |text| match text {
             "required" => Ok(ClientVerification::Required),
@@ -210,7 +211,7 @@ impl<'a> Checker<'a> {
             "request" => Ok(ClientVerification::Request),
             _ => Err(format!("`{text}` is not `required`, `optional` or `request`")),
         });
-        Some(ClientAuthority { ca, crl, verify: verify.unwrap_or_default() })
+        Some(ClientAuthority { ca, trusted, crl, verify: verify.unwrap_or_default() })
     }
 
     fn listener_line(&mut self, line: &Arguments<'a>, listener: &mut Listener) {

@@ -30,8 +30,15 @@ impl<'a> Checker<'a> {
     fn intercept(&mut self, line: &Arguments<'a>) -> Option<Intercept> {
         let when = line.option("if").map(|text| self.template(text));
         let (arrow, _) = line.target?;
-        if let Action::Internal(to) = self.target(line)? {
-            return Some(Intercept { when: when.flatten(), to });
+        self.after_response = true;
+        let target = self.target(line);
+        self.after_response = false;
+        if let Action::Internal(to) = target? {
+            let keep = self.setting(line, "keep", |names| {
+                names.split(',').map(values::kept_header).collect::<Result<Vec<_>, _>>()
+            });
+            let (when, keep) = (when.flatten(), keep.unwrap_or_default());
+            return Some(Intercept { when, keep, recursive: line.flag("recursive"), to });
         }
         let error = Diagnostic::error(arrow.span, "a response is intercepted for a route");
         self.report(error.help("write `-> internal @NAME` or `-> internal PATH`"));

@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, Context};
 use crate::model::{
     Action, Endpoint, FileCandidate, Files, NO_RESPONSE, Pool, PoolChoice, PoolShare, PoolSplit,
-    Redirect, Respond, below_fault, internal_fault, values,
+    Redirect, Respond, below_fault, internal_fault, internal_fault_after_response, values,
 };
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
@@ -287,7 +287,12 @@ impl<'a> Checker<'a> {
 
     fn internal(&mut self, to: ArgumentValue<'a>) -> Option<Template> {
         let text = self.template(to)?;
-        match internal_fault(&text) {
+        let fault = if self.after_response {
+            internal_fault_after_response(&text)
+        } else {
+            internal_fault(&text)
+        };
+        match fault {
             None => Some(text),
             Some(fault) => {
                 self.report(Diagnostic::error(to.span(), fault));

@@ -21,6 +21,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("client_ca", LISTEN, "FILE", "Asks the clients of a `tls` listener for a certificate of one of these authorities (PEM). The variables `$ssl_client_…` have what it says, for conditions, headers and logs.")
         .options(&[
             option("verify", "required | optional | request", "required", "The clients that get a connection: those with a valid certificate; those without one too; or all, of which `$ssl_client_verify` tells the result (`SUCCESS`, `NONE`, `FAILED:reason`), so that routes decide. HAProxy has the first two as `verify` of `bind`, nginx answers requests with 400 as routes with the last one can. A certificate of version 1 of X.509 is never valid, with any issuer: issue one of version 3."),
+            option("trusted", "FILE", "", "Further authorities (PEM) that are trusted like those of FILE, but whose names clients are not shown, as with nginx's `ssl_trusted_certificate`."),
             option("crl", "FILE", "", "Lists of revoked certificates (PEM), one for each authority. No certificate is valid by a list that is out of date."),
         ])
         .example("client_ca /etc/weir/clients.pem verify=optional;"),

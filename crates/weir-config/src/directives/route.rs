@@ -63,7 +63,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("intercept", &[Context::Route], "", INTERCEPT)
         .words(0, 0)
         .arrow(Arrow::Required)
-        .options(RESPONSE_CONDITION)
+        .options(INTERCEPT_OPTIONS)
         .many()
         .example("intercept if=$sent_http_x_sorry -> internal @sorry;"),
     directive("response_status", &[Context::Route], "STATUS", "Gives responses of servers another status (200 to 599, but not 204, 205 and 304, which end a response without a body). Of several lines that hold the last counts. Conditions of `response_header` see the status of the server, logs the one that was sent. Responses with 101, 204 and 304 keep theirs. HAProxy has it as `http-response set-status`, and with `always` as `http-after-response set-status`.")
@@ -145,9 +145,18 @@ pub(super) const ERROR_TARGET: &[OptionSpec] = &[
     ),
 ];
 
-const INTERCEPT: &str = "Discards a server's response and serves the request again: `-> internal @NAME` keeps method and path, `-> internal PATH` asks for a path with GET (or HEAD). The first line that holds counts; a line without `if=` holds for every response. It happens once for a request, and not after `error_page` led to the route. A body goes to the pool of the next route only if `buffer_request` keeps it until then; otherwise the client gets 502, or the error of the response. HAProxy has it as `http-response return`, `deny` and `redirect`: write `respond` or `redirect` as the target of the named route.";
+const INTERCEPT: &str = "Discards a server's response and serves the request again: `-> internal @NAME` keeps method and path, `-> internal PATH` asks for a path with GET (or HEAD). The first line that holds counts; a line without `if=` holds for every response. It happens once for a request, and not after `error_page` led to the route. A body goes to the pool of the next route only if `buffer_request` keeps it until then; otherwise the client gets 502, or the error of the response. HAProxy has it as `http-response return`, `deny` and `redirect`: write `respond` or `redirect` as the target of the named route. nginx does it for responses with `X-Accel-Redirect`.";
 
-const RESPONSE_CONDITION: &[OptionSpec] = &[RESPONSE_IF];
+const INTERCEPT_OPTIONS: &[OptionSpec] = &[
+    RESPONSE_IF,
+    option(
+        "keep",
+        "NAME,…",
+        "",
+        "Headers of the discarded response that the next one gets besides its own, such as `Content-Disposition` or `Set-Cookie`; a `Content-Type` stands in the place of that of a file, and only there.",
+    ),
+    flag("recursive", "Errors of the next route may lead to its error pages."),
+];
 
 const RESPONSE_IF: OptionSpec = option(
     "if",

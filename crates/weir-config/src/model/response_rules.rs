@@ -25,6 +25,13 @@ pub struct Intercept {
     /// Holds for responses for which this text is neither empty nor `0`; for all without it.
     #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
     pub when: Option<Template>,
+    /// The headers that the next response gets besides its own; the type stands in the place of
+    /// that of a file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep: Vec<String>,
+    /// Set if an error of the next route may lead to its error page.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recursive: bool,
     /// The target of the internal redirect.
     #[serde(with = "words::template")]
     pub to: Template,

@@ -57,6 +57,11 @@ impl Rewrite {
         {
             return Some(format!("`{later}` is not known when the request is rewritten"));
         }
+        self.form_fault()
+    }
+
+    /// Returns the reason why the change can never be made, if there is one.
+    pub fn form_fault(&self) -> Option<String> {
         match self {
             Self::StripPrefix(prefix) => prefix_fault(prefix),
             Self::Prefix(from, to) => prefix_fault(from).or_else(|| prefix_fault(to)),

@@ -607,10 +607,19 @@ pub fn url_path(path: &str) -> String {
 
 /// Returns the reason why a text cannot be the target of an internal redirect, if there is one.
 pub fn internal_fault(to: &Template) -> Option<String> {
+    internal_fault_by(to, Rewrite::fault)
+}
+
+/// Returns the same for a redirect after a response, whose headers the text may have.
+pub fn internal_fault_after_response(to: &Template) -> Option<String> {
+    internal_fault_by(to, Rewrite::form_fault)
+}
+
+fn internal_fault_by(to: &Template, fault: fn(&Rewrite) -> Option<String>) -> Option<String> {
     match internal_parts(to) {
         Ok((name, path)) => {
             let name = name.and_then(|name| values::name(name).err());
-            name.or_else(|| path.and_then(|path| Rewrite::Path(path).fault()))
+            name.or_else(|| path.and_then(|path| fault(&Rewrite::Path(path))))
         }
         Err(fault) => Some(fault),
     }

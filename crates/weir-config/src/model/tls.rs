@@ -103,8 +103,11 @@ impl ServedNames {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientAuthority {
-    /// The PEM file with the authorities.
+    /// The PEM file with the authorities, whose names clients are shown.
     pub ca: PathBuf,
+    /// The PEM file with further authorities, whose names they are not shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted: Option<PathBuf>,
     /// The PEM file with lists of revoked certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crl: Option<PathBuf>,

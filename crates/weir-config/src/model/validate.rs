@@ -20,7 +20,7 @@ use super::{
     ListenAddress, Listener, LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool,
     PoolChoice, PoolSplit, Queue, RateLimit, Redirect, RequestTimeout, Respond, Retry, Route,
     RouteTimeouts, Rule, TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, below_fault,
-    counted_parts, internal_fault, types, values,
+    counted_parts, internal_fault, internal_fault_after_response, types, values,
 };
 use crate::defaults;
 
@@ -780,10 +780,12 @@ impl<'a> Validator<'a> {
             self.problem(path, "only requests to a pool have responses of endpoints");
         }
         for (index, one) in route.responses.intercept.iter().enumerate() {
-            self.action(
-                &format_args!("{path}.intercept[{index}].to"),
-                &Action::Internal(one.to.clone()),
-            );
+            let fault = internal_fault_after_response(&one.to).map_or(Ok(()), Err);
+            self.held(format_args!("{path}.intercept[{index}].to"), fault);
+            for name in &one.keep {
+                let kept = values::kept_header(name).map(|_| ());
+                self.held(format_args!("{path}.intercept[{index}].keep"), kept);
+            }
         }
         for (index, one) in route.responses.status.iter().enumerate() {
             let status = values::imposed_status(&one.status.to_string());

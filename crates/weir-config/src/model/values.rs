@@ -541,6 +541,29 @@ pub(crate) fn error_status(text: &str) -> Result<u16, String> {
         .map_err(|_| format!("`{text}` is not an error status: 400 to 599"))
 }
 
+/// Returns the name of a header that a discarded response may leave to the next one: none that
+/// concerns one connection or one body.
+pub(crate) fn kept_header(name: &str) -> Result<String, String> {
+    const OWN: [&str; 10] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "upgrade",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "content-length",
+        "content-range",
+        "date",
+    ];
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_name = !name.is_empty() && name.bytes().all(is_token);
+    if !is_name || OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        return Err(format!("`{name}` is no header that another response can have"));
+    }
+    Ok(name.to_owned())
+}
+
 /// Parses a status that a response of an endpoint can get instead of its own.
 pub(crate) fn imposed_status(text: &str) -> Result<u16, String> {
     match status(text)? {

@@ -110,7 +110,9 @@ impl AdminServerTls {
         let chain = read(&tls.certificate.chain)?;
         let key = tls.certificate.key.as_deref().map(&mut read).transpose()?;
         let clients = match tls.client_ca.as_deref() {
-            Some(path) => Some(ClientCertificates { ca: read(path)?, crl: None, demand }),
+            Some(path) => {
+                Some(ClientCertificates { ca: read(path)?, trusted: None, crl: None, demand })
+            }
             None => None,
         };
         let materials = [CertificateMaterial { chain, key }];

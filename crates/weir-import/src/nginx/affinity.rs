@@ -1,5 +1,7 @@
 //! `sticky` and `queue` of an `upstream`.
 
+use std::collections::HashSet;
+
 use weir_config::syntax::tree::Directive;
 
 use super::scope::InheritanceScope;
@@ -8,32 +10,76 @@ use super::statements::StatementId;
 use super::values;
 use crate::native::NativeLine;
 
+/// What `sticky` becomes.
+#[derive(Default)]
+pub(crate) struct Sticky {
+    /// The line of the pool.
+    pub(crate) line: Option<Directive>,
+    /// Those of the routes that lead to it.
+    pub(crate) route_lines: Vec<Directive>,
+}
+
 impl Converter<'_, '_> {
-    /// Converts the affinity of clients by a cookie that nginx sets.
-    pub(crate) fn sticky(&mut self, upstream: StatementId) -> Option<Directive> {
+    /// Converts the affinity of clients: by a cookie that nginx sets, or by the names of servers
+    /// that requests have.
+    pub(crate) fn sticky(&mut self, upstream: StatementId) -> Sticky {
         let scope = InheritanceScope::new(self.statements, upstream);
-        let id = self.single(&scope, "sticky")?;
-        match self.sticky_cookie(id) {
-            Ok(line) => {
+        let Some(id) = self.single(&scope, "sticky") else { return Sticky::default() };
+        let made = match self.statements.word(id, 0) {
+            "cookie" => self.sticky_cookie(id).inspect(|_| {
                 self.outcomes.differs(id, "the value of the cookie is Weir's own, and servers do not see it; it is sent for all paths where no `path=` is given");
-                Some(line)
-            }
-            Err(reason) => {
-                self.outcomes.refuse(id, reason);
-                None
+            }).map(|line| Sticky { line: Some(line), route_lines: Vec::new() }),
+            "route" => self.sticky_route(upstream, id).map(|route_lines| Sticky { line: None, route_lines }),
+            "learn" => Err("Weir keeps no table of sessions: write `sticky cookie NAME`, a cookie beside that of the application, or `sticky route` with the part of its cookie that names the server".to_owned()),
+            _ => Err("write `sticky cookie NAME`, or `sticky route` with variables that have the `route=` of a server".to_owned()),
+        };
+        made.unwrap_or_else(|reason| {
+            self.outcomes.refuse(id, reason);
+            Sticky::default()
+        })
+    }
+
+    /// Returns the lines of routes for the variables that name a server.
+    fn sticky_route(
+        &mut self,
+        upstream: StatementId,
+        id: StatementId,
+    ) -> Result<Vec<Directive>, String> {
+        let statements = self.statements;
+        let mut routes = HashSet::new();
+        for server in statements.named(Some(upstream), "server") {
+            let mut words = statements.words(*server).iter();
+            let route = words.find_map(|word| word.text.strip_prefix("route="));
+            if route.is_some_and(|route| !routes.insert(route)) {
+                return Err(
+                    "two servers have the same `route=`: give each one of its own".to_owned()
+                );
             }
         }
+        let (known, span) = (&self.known(), statements.span(id));
+        let variables = &statements.words(id)[1..];
+        if variables.is_empty() || routes.is_empty() {
+            return Err("write variables, and `route=` at servers of the upstream".to_owned());
+        }
+        let mut lines = Vec::new();
+        for word in variables {
+            let text = values::template(&word.text, known, false)?;
+            let line = NativeLine::new("use_server", span).value(&text);
+            lines.push(line.option("if", &text).end());
+        }
+        self.outcomes.differs(id, "a variable of `0` names no server, and where the server of the first one is down the next one counts, before the policy");
+        Ok(lines)
     }
 
     fn sticky_cookie(&self, id: StatementId) -> Result<Directive, String> {
-        let (kind, name) = (self.statements.word(id, 0), self.statements.word(id, 1));
+        let name = self.statements.word(id, 1);
         let is_token =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if kind == "cookie" && !name.bytes().all(is_token) {
+        if !name.bytes().all(is_token) {
             return Err(format!("`{name}` is not the name of a cookie"));
         }
-        if kind != "cookie" || name.is_empty() {
-            return Err("of its kinds only `sticky cookie NAME` has a conversion; for `route` and `learn` write `hash` of the cookie".to_owned());
+        if name.is_empty() {
+            return Err("write the name of the cookie".to_owned());
         }
         let line = NativeLine::new("sticky", self.statements.span(id));
         let mut line = line.keyword("cookie").value(name).keyword("insert");

@@ -15,6 +15,8 @@ use crate::native::NativeLine;
 const INVALID: &str = "495";
 const MISSING: &str = "496";
 
+const NO_AUTHORITIES: &str = "it needs `ssl_client_certificate` with the authorities; with `optional_no_ca` any certificate does, because those of all authorities come in";
+
 /// The variable with the result of the verification.
 const RESULT: &str = "$ssl_client_verify";
 
@@ -67,34 +69,48 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         scope: &InheritanceScope<'_, 't>,
     ) -> Result<(), (Option<StatementId>, &'static str)> {
-        let Some(ca) = self.single(scope, "ssl_client_certificate") else {
-            return Err((None, "it needs `ssl_client_certificate` with the authorities"));
+        let more = self.single(scope, "ssl_trusted_certificate");
+        let Some(ca) = self.single(scope, "ssl_client_certificate").or(more) else {
+            return Err((None, NO_AUTHORITIES));
         };
-        if let Some(&other) = scope.all("ssl_trusted_certificate").first() {
-            let reason = "Weir takes one file: put these authorities into `ssl_client_certificate`";
-            return Err((Some(other), reason));
-        }
         let crl = self.single(scope, "ssl_crl");
-        let texts = [Some(ca), crl].map(|id| id.map_or("", |id| self.statements.word(id, 0)));
+        let text = |id: StatementId| self.statements.word(id, 0);
+        let more = more.filter(|more| *more != ca);
+        let other = more.filter(|more| text(*more) != text(ca));
+        let texts = [Some(ca), other, crl].map(|id| id.map_or("", text));
         let known = self.client_authority.as_ref();
         if known.is_some_and(|known| known.texts != texts.map(str::to_owned)) {
             let reason = "another server of the address has other authorities: give each an address of its own";
             return Err((Some(ca), reason));
         }
-        self.outcomes.honour(ca);
+        if self.statements.name(ca) == "ssl_trusted_certificate" {
+            self.outcomes.differs(ca, "without `ssl_client_certificate` clients are shown the names of these authorities, where nginx shows none");
+        } else {
+            self.outcomes.honour(ca);
+        }
+        match (more, other) {
+            (Some(_), Some(other)) => self.outcomes.honour(other),
+            (Some(same), None) => {
+                let reason = "`ssl_client_certificate` names the same authorities; OCSP responses are not stapled";
+                self.outcomes.ignore(same, reason);
+            }
+            (None, _) => {}
+        }
         if let Some(crl) = crl {
             self.outcomes.honour(crl);
         }
         if let Some(depth) = self.single(scope, "ssl_verify_depth") {
             self.outcomes.differs(depth, "a chain may have up to six authorities in any case");
         }
-        let [file, lists] = texts;
+        let [file, ..] = texts;
         let line = NativeLine::new("client_ca", self.statements.span(ca));
-        let line = line.value(&self.path(file)).option("verify", "request");
-        let line = match crl {
-            Some(crl) => line.option_at("crl", &self.path(lists), self.statements.span(crl)),
-            None => line,
-        };
+        let mut line = line.value(&self.path(file)).option("verify", "request");
+        for (option, id) in [("trusted", other), ("crl", crl)] {
+            if let Some(id) = id {
+                let path = self.path(self.statements.word(id, 0));
+                line = line.option_at(option, &path, self.statements.span(id));
+            }
+        }
         self.client_authority =
             Some(ClientAuthorityOf { texts: texts.map(str::to_owned), line: line.end() });
         Ok(())

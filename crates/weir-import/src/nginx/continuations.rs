@@ -1,6 +1,6 @@
 //! Parts of a rewrite phase that become routes of a name: what comes after a `rewrite` without a
-//! flag, which leads there with a new path, and what comes after or inside a test of a file. With a
-//! new path, nginx looks for a location again at the end.
+//! flag, which leads there with a new path, what comes after or inside a test of a file, and what
+//! comes after `set $args`. With a new path, nginx looks for a location again at the end.
 
 use std::rc::Rc;
 
@@ -39,11 +39,14 @@ impl<'t> Converter<'_, 't> {
         self.continuations.directives += self.list_of(key.start).len();
         if number > MOST_OF_SERVER || self.continuations.directives > MOST_DIRECTIVES {
             return Err(format!(
-                "too many directives come after it (at most {MOST_OF_SERVER} `rewrite` without a flag and tests of files in a server): write `last` where they need not"
+                "too many directives come after it (at most {MOST_OF_SERVER} `rewrite` without a flag, `set $args` and tests of files in a server): write `last` where they need not"
             ));
         }
         let name = match (key.start, key.state.path) {
             (ContinuationStart::After(_), PathState::New) => format!("@after_rewrite_{number}"),
+            (ContinuationStart::After(id), PathState::Same) if self.changes_query(id) => {
+                format!("@after_args_{number}")
+            }
             (ContinuationStart::After(_), PathState::Same) => format!("@after_test_{number}"),
             (ContinuationStart::Inside(_), _) => format!("@in_test_{number}"),
         };

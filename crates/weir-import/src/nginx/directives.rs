@@ -25,7 +25,7 @@ pub(crate) enum Handling {
     RefusedUnless(&'static [&'static str]),
     /// It is refused in a file with a cache, and has no effect in others.
     OfCache,
-    /// It is refused in a file that asks clients for certificates, and has no effect in others.
+    /// The converter takes it where clients are asked for certificates; it has no effect elsewhere.
     OfClientCertificates,
 }
 
@@ -113,11 +113,13 @@ pub fn reference() -> String {
     let mut page = String::from(INTRODUCTION);
     for NginxDirective { name, contexts, handling, note } in DIRECTIVES {
         let word = match handling {
-            Handling::Converted | Handling::Inherited => "converted",
+            Handling::Converted | Handling::Inherited | Handling::OfClientCertificates => {
+                "converted"
+            }
             Handling::Ignored => "ignored",
             Handling::DiffersFor([]) => "differs",
             Handling::DiffersFor(_) => "ignored or differs",
-            Handling::Refused | Handling::OfCache | Handling::OfClientCertificates => "refused",
+            Handling::Refused | Handling::OfCache => "refused",
             Handling::RefusedUnless(_) => "ignored or refused",
         };
         let note = note.replace('|', "\\|");
@@ -180,7 +182,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("access_log", &["stream"], Handling::Inherited, "`log`"),
     row("allow", &["stream"], Handling::Inherited, "`allow` and `deny`"),
     row("deny", &["stream"], Handling::Inherited, "`allow` and `deny`"),
-    row("proxy_pass", &["server"], Handling::Converted, "of `stream`: a pool; of addresses with variables, one variable of a `map`, `geo` or `split_clients`"),
+    row("proxy_pass", &["server"], Handling::Converted, "of `stream`: a pool; of addresses with variables, those whose values the file has in a `map`, `geo`, `split_clients` or `set`"),
     row("proxy_timeout", &["stream", "server"], Handling::Inherited, "`timeout tunnel=` of the pool"),
     row("proxy_connect_timeout", &["stream"], Handling::Inherited, "`timeout` of the pool"),
     row("proxy_next_upstream", &["stream"], Handling::Inherited, "`retry` of the pool"),
@@ -223,7 +225,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("keepalive_timeout", &["upstream"], Handling::Converted, "lines of a pool"),
     row("zone", &["upstream"], Handling::Converted, "lines of a pool"),
     row("least_time", &["upstream"], Handling::Converted, "lines of a pool"),
-    row("sticky", &["upstream"], Handling::Converted, "`sticky cookie` of a pool; `route` and `learn` are refused"),
+    row("sticky", &["upstream"], Handling::Converted, "`sticky cookie` of a pool, and for `route` `use_server` of routes; `learn` is refused"),
     row("sticky_cookie_insert", &["upstream"], Handling::Refused, "nginx has renamed it: write `sticky cookie NAME`"),
     row("queue", &["upstream"], Handling::Converted, "`queue` of a pool"),
     row("state", &["upstream"], Handling::Refused, "write the servers into the block; changes at run time are kept by `state_file` of a native file"),
@@ -265,9 +267,9 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("ssl_session_timeout", &["http", "server", "stream"], Handling::Ignored, "sessions are resumed over all workers in any case"),
     row("ssl_session_tickets", &["http", "server", "stream"], Handling::DiffersFor(&["off"]), "sessions are resumed over all workers in any case, with tickets too"),
     row("ssl_session_ticket_key", &["http", "server", "stream"], Handling::DiffersFor(&[]), "Weir makes its own keys, and new ones in time: a client that comes from another machine begins with a full handshake"),
-    row("ssl_client_certificate", &["http", "server", "stream"], Handling::OfClientCertificates, "`client_ca`, one for all servers of an address; refused in `stream`"),
-    row("ssl_trusted_certificate", &["http", "server", "stream"], Handling::OfClientCertificates, "Weir takes one file of authorities: put these into `ssl_client_certificate`"),
-    row("ssl_verify_client", &["http", "server", "stream"], Handling::RefusedUnless(&["off"]), "`client_ca verify=request`, and routes that answer 400 where a server wants a certificate; refused in `stream`"),
+    row("ssl_client_certificate", &["http", "server", "stream"], Handling::OfClientCertificates, "`client_ca`, one for all servers of an address"),
+    row("ssl_trusted_certificate", &["http", "server", "stream"], Handling::OfClientCertificates, "`client_ca trusted=`; for stapling alone it has no effect, because OCSP responses are not stapled"),
+    row("ssl_verify_client", &["http", "server", "stream"], Handling::OfClientCertificates, "`client_ca verify=request`, and routes that answer 400 where a server wants a certificate; in `stream` `verify=required` or `optional`"),
     row("ssl_verify_depth", &["http", "server", "stream"], Handling::OfClientCertificates, "a chain may have up to six authorities in any case"),
     row("ssl_crl", &["http", "server", "stream"], Handling::OfClientCertificates, "`crl=` of `client_ca`"),
     row("ssl_ocsp", &["http", "server", "stream"], Handling::RefusedUnless(&["off"]), "certificates of clients are not checked by OCSP: write `ssl_crl`"),
@@ -278,7 +280,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("ssl_stapling_responder", &["http", "server", "stream"], Handling::Ignored, "OCSP responses are not stapled; clients that check ask the authority"),
     row("ssl", &["http", "server"], Handling::Inherited, "every `listen` of the server has TLS, as with `listen … ssl`; nginx has removed it in 1.25.1"),
     row("ssl_reject_handshake", &["http", "server"], Handling::Inherited, "`tls names=host`, in the default server of an address"),
-    row("proxy_pass", &["location", "if"], Handling::Converted, "a route to a pool, with `rewrite` for an address with a path and `tls` for `https`; of addresses with variables, one variable of a `map`, `geo` or `split_clients`"),
+    row("proxy_pass", &["location", "if"], Handling::Converted, "a route to a pool, with `rewrite` for an address with a path and `tls` for `https`; of addresses with variables, those whose values the file has in a `map`, `geo`, `split_clients` or `set`"),
     row("proxy_set_header", &["http", "server", "location"], Handling::Inherited, "`header set`; headers of a single connection are written by Weir itself"),
     row("proxy_connect_timeout", &["http", "server", "location"], Handling::Inherited, "`timeout` of the pool"),
     row("proxy_send_timeout", &["http", "server", "location"], Handling::Inherited, "`timeout` of the pool"),
@@ -316,7 +318,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("proxy_force_ranges", &["http", "server", "location"], Handling::RefusedUnless(&["off"]), "ranges are asked of the server as the client asks: remove it, or let the server send `Accept-Ranges`"),
     row("proxy_hide_header", &["http", "server", "location"], Handling::Inherited, "`response_header remove`"),
     row("proxy_ignore_client_abort", &["http", "server", "location"], Handling::DiffersFor(&["on"]), "a request to a server ends when its client is gone"),
-    row("proxy_ignore_headers", &["http", "server", "location"], Handling::Ignored, "Weir acts on none of these headers of servers: it has no cache and follows no `X-Accel-…`"),
+    row("proxy_ignore_headers", &["http", "server", "location"], Handling::Ignored, "of these headers Weir acts on `X-Accel-Redirect` alone, which it does not follow with this; it has no cache"),
     row("proxy_intercept_errors", &["http", "server", "location"], Handling::Inherited, "`intercept` of `error_page`"),
     row("proxy_limit_rate", &["http", "server", "location"], Handling::RefusedUnless(&["0"]), "write `limit_rate`, which bounds what the client gets"),
     row("proxy_method", &["http", "server", "location"], Handling::Inherited, "`request_method`; not `HEAD`"),
@@ -422,13 +424,13 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("absolute_redirect", &["http", "server", "location"], Handling::Inherited, "redirects to paths have the scheme, the host and the port of the request as this says; those to folders of files always do"),
     row("server_name_in_redirect", &["http", "server", "location"], Handling::Inherited, "redirects have the host of the request, or with `on` the first name of the server"),
     row("map", &["http"], Handling::Converted, "`map`; that of `$http_upgrade` for WebSocket becomes `upgrade`"),
-    row("geo", &["http"], Handling::Converted, "`map` with `networks`; overlapping ranges and `proxy` are refused"),
+    row("geo", &["http"], Handling::Converted, "`map` with `networks`; of ranges a later one replaces a part of an earlier one; `proxy` is refused"),
     row("split_clients", &["http"], Handling::Converted, "`split`, with the same hash"),
     row("geoip_country", &["http"], Handling::Refused, "Weir reads no databases of places: write the networks that matter into a `geo` block"),
     row("geoip2", &["http"], Handling::Refused, "Weir reads no databases of places: write the networks that matter into a `geo` block"),
     row("perl_modules", &["http"], Handling::Refused, "Weir runs no Perl: write a `map`, or leave it to a server behind Weir"),
     row("if", &["server", "location"], Handling::Converted, "routes with conditions, if `return`, `rewrite`, `set` and `break` are all that it contains; tests of variables, and of files with a constant path, which are looked at once a second and not for each request; tests of files whose path depends on the request are `files … found= fallback=`"),
-    row("set", &["server", "location", "if"], Handling::Converted, "its text stands where the variable is used; in an `if` it becomes a `map`, or part of the conditions that ask for it"),
+    row("set", &["server", "location", "if"], Handling::Converted, "its text stands where the variable is used; in an `if` it becomes a `map`, or part of the conditions that ask for it; `set $args` gives requests another query"),
     row("rewrite", &["server", "location", "if"], Handling::Converted, "`redirect`, `internal`, and for `break` in a location `rewrite`; the directives after one without a flag are routes of a name, to which it leads with the new path"),
     row("break", &["server", "location", "if"], Handling::Converted, "it ends the directives of its block"),
     row("uninitialized_variable_warn", &["server", "location"], Handling::Ignored, "a variable without a value is reported when the file is read"),
@@ -443,7 +445,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("random_index", &["http", "server", "location"], Handling::RefusedUnless(&["off"]), "Weir draws no file: name the one that is wanted with `index`"),
     row("disable_symlinks", &["http", "server", "location"], Handling::RefusedUnless(&["off"]), "links are followed: keep those that lead elsewhere out of the folder, or run Weir with `chroot` in a native file"),
     row("expires", &["http", "server", "location"], Handling::Inherited, "`expires`; of variables that of a `map` or `split_clients`; `modified` with a variable is refused"),
-    row("internal", &["http", "server", "location"], Handling::Inherited, "the condition `internal`"),
+    row("internal", &["http", "server", "location"], Handling::Inherited, "the condition `internal`; responses of servers with `X-Accel-Redirect` lead there (`intercept`)"),
     row("error_page", &["http", "server", "location"], Handling::Inherited, "`error_page` of the routes; a `POST` whose page is a path comes there without its body"),
     row("recursive_error_pages", &["http", "server", "location"], Handling::Inherited, "`recursive` of `error_page`"),
     row("auth_basic", &["http", "server", "location"], Handling::RefusedUnless(&["off"]), "Weir checks no passwords: leave that to the servers, or refuse clients by address with `deny`"),
@@ -478,7 +480,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("scgi_pass", &["http", "server", "location"], Handling::Refused, "Weir speaks HTTP to servers only: put a web server in front of the application"),
     row("scgi_param", &["http", "server", "location"], Handling::Refused, "Weir speaks HTTP to servers only: put a web server in front of the application"),
     row("memcached_pass", &["http", "server", "location"], Handling::Refused, "Weir speaks HTTP to servers only: put a web server in front of the application"),
-    row("grpc_pass", &["location", "if"], Handling::Converted, "a route to a pool with `http_version 2`, and `tls` for `grpcs`; of addresses with variables, one variable of a `map`, `geo` or `split_clients`"),
+    row("grpc_pass", &["location", "if"], Handling::Converted, "a route to a pool with `http_version 2`, and `tls` for `grpcs`; of addresses with variables, those whose values the file has in a `map`, `geo`, `split_clients` or `set`"),
     row("grpc_set_header", &["http", "server", "location"], Handling::Inherited, "`header set`; `Host` becomes `:authority`, and headers of a single connection are written by Weir itself"),
     row("grpc_connect_timeout", &["http", "server", "location"], Handling::Inherited, "`timeout` of the pool"),
     row("grpc_send_timeout", &["http", "server", "location"], Handling::Inherited, "`timeout` of the pool"),
@@ -489,7 +491,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("grpc_bind", &["http", "server", "location"], Handling::Inherited, "`source` of the pool; variables and `transparent` are refused"),
     row("grpc_hide_header", &["http", "server", "location"], Handling::Inherited, "`response_header remove`"),
     row("grpc_pass_header", &["http", "server", "location"], Handling::Inherited, "headers of servers that nginx does not pass on by default are passed on; `Date` is Weir's own"),
-    row("grpc_ignore_headers", &["http", "server", "location"], Handling::Ignored, "Weir acts on none of these headers of servers: it has no cache and follows no `X-Accel-…`"),
+    row("grpc_ignore_headers", &["http", "server", "location"], Handling::Ignored, "of these headers Weir acts on `X-Accel-Redirect` alone, which it does not follow with this; it has no cache"),
     row("grpc_intercept_errors", &["http", "server", "location"], Handling::Inherited, "`intercept` of `error_page`"),
     row("grpc_buffer_size", &["http", "server", "location"], Handling::Ignored, "responses stream through one bounded buffer; clients get the same bytes"),
     row("grpc_socket_keepalive", &["http", "server", "location"], Handling::Ignored, "it tunes tables and sockets of nginx; clients get the same bytes"),

@@ -27,11 +27,7 @@ impl<'u> PassUrl<'u> {
         if matches!(host, "" | "unix:") || host.contains(['/', '?']) {
             return Err("nginx allows an address without a path here".to_owned());
         }
-        let by_variable = host.starts_with('$');
-        if !by_variable && host.contains('$') {
-            return Err("a target with variables has no conversion: write a route for each".into());
-        }
-        Ok(Self { scheme, host, uri: "", by_variable })
+        Ok(Self { scheme, host, uri: "", by_variable: host.contains('$') })
     }
 }
 
@@ -103,7 +99,8 @@ mod tests {
             assert_eq!((parts.scheme, parts.host, parts.by_variable), (scheme, host, false));
         }
         assert!(PassUrl::of_grpc("grpc://$pool").unwrap().by_variable);
-        for url in ["grpc://", "http://app", "grpc://app/x", "app$x:1", "unix:"] {
+        assert!(PassUrl::of_grpc("app$x:1").unwrap().by_variable);
+        for url in ["grpc://", "http://app", "grpc://app/x", "unix:"] {
             assert!(PassUrl::of_grpc(url).is_err(), "{url}");
         }
     }

@@ -1,7 +1,5 @@
-//! Internal redirects: the paths that a file redirects to, and the rewrite phase of a server, which
+//! Internal redirects: the rewrite phase of a server, which
 //! nginx goes through again unless the redirect comes from `rewrite` or leads to a name.
-
-use std::collections::BTreeSet;
 
 use weir_config::pattern::PathPattern;
 use weir_config::syntax::lexer::Word;
@@ -37,6 +35,9 @@ impl RepeatedRewrites {
             }
         }
         found.unknown |= ifs.iter().any(|id| looks_at_path(statements.words(*id)));
+        let sets = ifs.iter().flat_map(|id| statements.named(Some(*id), "set"));
+        let mut sets = statements.named(Some(server), "set").iter().chain(sets);
+        found.unknown |= sets.any(|id| statements.word(*id, 0) == "$args");
         found
     }
 
@@ -49,26 +50,6 @@ impl RepeatedRewrites {
             return self.unknown || !self.patterns.is_empty();
         }
         self.unknown || self.patterns.iter().any(|pattern| pattern.matches(path))
-    }
-}
-
-/// The beginnings, without variables, of the paths that directives redirect to inside.
-pub(crate) struct InsideTargets<'t>(BTreeSet<&'t str>);
-
-impl<'t> InsideTargets<'t> {
-    pub(crate) fn of(statements: &Statements<'t>) -> Self {
-        let of = |id: StatementId| match statements.name(id) {
-            "try_files" | "error_page" => statements.words(id).last(),
-            "rewrite" => statements.words(id).get(1),
-            _ => None,
-        };
-        let texts = statements.all().filter_map(of).map(|word| word.text.as_str());
-        Self(texts.filter_map(|text| text.split(['$', '?']).next()).collect())
-    }
-
-    /// Returns true if one of them begins with this text.
-    pub(crate) fn lead_to(&self, prefix: &str) -> bool {
-        self.0.range(prefix..).next().is_some_and(|target| target.starts_with(prefix))
     }
 }
 

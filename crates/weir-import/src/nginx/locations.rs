@@ -67,7 +67,7 @@ impl<'t> Converter<'_, 't> {
         for location in locations.iter().filter(|location| location.kind == Match::Named) {
             self.push(&mut routes, &[], location);
         }
-        let continues = !routes.is_empty();
+        let continues = !routes.is_empty() || !passing.is_empty();
         let inside = continues || locations.iter().any(Location::leads_inside);
         let inside = inside || phase.alternatives.iter().any(|one| is_internal(&one.end));
         let outside = outside(&passing, span);
@@ -285,7 +285,7 @@ impl<'t> Converter<'_, 't> {
                 inside.value(location.pattern)
             }
             (_, Some(internal)) => {
-                self.only_inside(*internal, location);
+                self.outcomes.honour(*internal);
                 inside
             }
             (_, None) => return routes,
@@ -475,7 +475,9 @@ impl<'t> Converter<'_, 't> {
             &KnownVariables { proxy_host: Some(proxy_host), proxy_port, ..known }
         };
         let change = match &constant {
-            Some(_) if !uri.is_empty() => self.varying_target(pass, uri, location, known)?,
+            _ if !uri.is_empty() && (by_variable || constant.is_some()) => {
+                self.varying_target(pass, uri, location, known)?
+            }
             _ => self.target_change(pass, uri, location, known)?,
         };
         let (PassTarget { pool, route_lines }, may_be_empty) = if by_variable {
@@ -510,6 +512,7 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, place, Intercepted::Yes));
+        block.extend(self.accel_redirects(scope, span));
         block.extend(route_lines);
         let target = NativeLine::new("", span).value(&pool).into_words();
         Ok(RouteParts { target, block, may_be_empty })

@@ -2,6 +2,7 @@
 //! converted block by block (`convert` and the modules beside it) by the rules of the table
 //! `directives`. Each statement gets an outcome; one that no rule took is refused.
 
+mod accel_redirects;
 mod affinity;
 mod body_bounds;
 mod client_certificates;
@@ -15,6 +16,7 @@ mod families;
 mod file_tests;
 mod file_types;
 mod files;
+mod geo_ranges;
 mod grpc;
 mod guards;
 mod headers;
@@ -33,6 +35,7 @@ mod pass_url;
 mod place_variables;
 mod pools;
 mod precedence;
+mod query_changes;
 mod real_ip;
 mod referers;
 mod rewriting;
@@ -52,6 +55,7 @@ mod upstream_tls;
 mod values;
 mod variable_values;
 mod variables;
+mod varying_servers;
 mod version;
 mod worker_cores;
 

@@ -6,6 +6,7 @@ use std::slice;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
+use super::affinity::Sticky;
 use super::body_bounds::USUAL;
 use super::scope::InheritanceScope;
 use super::state::{ConvertedPools, Converter, MadePool, ServerFailures, Upstream};
@@ -106,8 +107,9 @@ impl<'t> Converter<'_, 't> {
         }
         lines.push(self.keepalive(id));
         lines.extend(self.queue(id, limited));
-        lines.extend(self.sticky(id));
-        let upstream = Upstream { id, used: false, lines, failures, servers: tried };
+        let Sticky { line, route_lines } = self.sticky(id);
+        lines.extend(line);
+        let upstream = Upstream { id, used: false, lines, route_lines, failures, servers: tried };
         self.pools.upstreams.insert(name, upstream);
     }
 
@@ -153,6 +155,7 @@ impl<'t> Converter<'_, 't> {
                 self.outcomes.honour(id);
                 Some(line.keyword("random2").end())
             }
+            "random" if first == "two" => self.random_by_time(id, line),
             "zone" => {
                 self.outcomes.ignore(id, "all workers of Weir share the state of servers");
                 None
@@ -177,6 +180,21 @@ impl<'t> Converter<'_, 't> {
         }
         self.outcomes.honour(id);
         Some(line.end())
+    }
+
+    /// Converts `random two least_time=…`.
+    fn random_by_time(&mut self, id: StatementId, line: NativeLine) -> Option<Directive> {
+        let method = self.statements.word(id, 1);
+        let measured = method.strip_prefix("least_time=");
+        let Some(measured @ ("header" | "last_byte")) = measured else {
+            let reason = "write `random two`, perhaps with `least_conn`, `least_time=header` or `least_time=last_byte`";
+            self.outcomes.refuse(id, reason);
+            return None;
+        };
+        let how =
+            "the best of all servers by time and requests in flight, not of two that are drawn";
+        self.outcomes.differs(id, how);
+        Some(line.keyword("least_time").keyword(measured).end())
     }
 
     fn least_time(&mut self, id: StatementId, line: NativeLine) -> Option<Directive> {
@@ -213,7 +231,8 @@ impl<'t> Converter<'_, 't> {
             let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
             let number = value.parse::<u32>().ok();
             line = match (key, number) {
-                ("backup" | "down", _) => line.keyword(key),
+                ("backup" | "down" | "drain", _) if value.is_empty() => line.keyword(key),
+                ("route", _) if !value.is_empty() => line.option("name", value),
                 ("weight", Some(1..=65535)) => line.option("weight", value),
                 ("max_conns", Some(0)) | ("resolve", _) => line,
                 ("max_conns", Some(_)) => line.option("max_conn", value),
@@ -317,12 +336,13 @@ impl<'t> Converter<'_, 't> {
     ) -> Result<PassTarget, String> {
         let span = self.statements.span(pass);
         let address = with_port(host, scheme.port());
-        let servers = if let Some(upstream) = self.pools.upstreams.get_mut(host) {
+        let (servers, mut route_lines) = if let Some(upstream) = self.pools.upstreams.get_mut(host)
+        {
             upstream.used = true;
-            upstream.servers
+            (upstream.servers, upstream.route_lines.clone())
         } else {
             weir_config::endpoint_address(&address)?;
-            1
+            (1, Vec::new())
         };
         let retry = self.retry(scope, servers, span);
         let others = [self.timeouts(scope, span), self.buffer(scope, span)];
@@ -347,7 +367,7 @@ impl<'t> Converter<'_, 't> {
             let before = &made.settings;
             let lines = [retry_line].into_iter().chain(others).zip(printed.iter().zip(before));
             let own = lines.filter(|(_, (here, before))| here != before);
-            let route_lines = own.map(|(line, _)| line).collect();
+            route_lines.extend(own.map(|(line, _)| line));
             let target = PassTarget { pool: made.pool.clone(), route_lines };
             if made.failures != failures
                 && let Some(id) = self.single(scope, "proxy_next_upstream")
@@ -369,7 +389,7 @@ impl<'t> Converter<'_, 't> {
         let made = MadePool { pool: pool.clone(), settings: printed, failures };
         self.pools.made.entry(host.to_owned()).or_default().insert(printed_connection, made);
         self.pools.directives.push(NativeLine::new("pool", span).value(&pool).block(lines));
-        Ok(PassTarget { pool, route_lines: Vec::new() })
+        Ok(PassTarget { pool, route_lines })
     }
 
     /// Returns the servers of a pool, with the policy and what concerns their connections.

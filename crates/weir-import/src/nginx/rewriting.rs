@@ -9,14 +9,12 @@ use weir_config::syntax::tree::Directive;
 
 use super::conditions::{Certainty, IfCondition, condition_of};
 use super::file_tests::RequestFileTest;
-use super::internal_redirects::{InsideTargets, RepeatedRewrites};
+use super::internal_redirects::RepeatedRewrites;
 use super::missing_files::{MissingFile, missing_file};
-use super::precedence::Match;
 use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
 use super::state::{ContinuationKey, ContinuationStart, Converter, PathState, PhaseState};
 use super::statements::StatementId;
-use super::targets::ProxyPlace;
 use super::values::{KnownVariables, path_template, text_template};
 use crate::native::NativeLine;
 use crate::pcre;
@@ -156,6 +154,9 @@ impl<'t> Converter<'_, 't> {
                     let at = PhasePlace { scope, ..at };
                     phase.alternatives.extend(self.rewrite(child, Vec::new(), at));
                 }
+                ("set", None) if self.changes_query(child) => {
+                    self.change_query(child, None, PhasePlace { scope, ..at }, &mut phase);
+                }
                 ("set", None) => self.set_in_phase(child, None, at, &phase),
                 ("if", None) => self.conditional(child, at, &mut phase),
                 ("break", None) => {
@@ -218,7 +219,8 @@ impl<'t> Converter<'_, 't> {
         let done = if phase.alternatives.iter().any(|before| leaves(&before.end)) {
             Err("write it before the `rewrite … break` and the `break` of the block".to_owned())
         } else if at.kind == RewrittenBlock::Server && at.state.is_tested {
-            Err("in a server, write it before the tests of files, or in locations".to_owned())
+            Err("in a server, write it before the tests of files and `set $args`, or in locations"
+                .to_owned())
         } else {
             self.set_variable(id, condition, at)
         };
@@ -243,6 +245,7 @@ impl<'t> Converter<'_, 't> {
             && phase.configured.is_empty()
             && scope.passes().is_empty()
             && scope.own("try_files").is_empty()
+            && !children.iter().any(|child| self.changes_query(*child))
             && self.ends_its_phase(id)
         {
             phase.missing = Some(test);
@@ -361,6 +364,11 @@ impl<'t> Converter<'_, 't> {
                     let one = self.rewrite(child, words.to_vec(), at);
                     phase.alternatives.extend(one);
                     continue;
+                }
+                "set" if self.changes_query(child) => {
+                    self.change_query(child, Some(condition), at, phase);
+                    // The rest comes to requests with the new query.
+                    return;
                 }
                 "set" => {
                     self.set_in_phase(child, Some(condition), at, phase);
@@ -518,16 +526,6 @@ impl Converter<'_, '_> {
         let repeated = self.repeated_rewrites.entry(server);
         let repeated = repeated.or_insert_with(|| RepeatedRewrites::of(statements, server));
         repeated.concern(path)
-    }
-
-    /// Notes an `internal` in a location to which only responses of servers lead.
-    pub(crate) fn only_inside(&mut self, id: StatementId, location: ProxyPlace<'_>) {
-        self.outcomes.honour(id);
-        let statements = self.statements;
-        let targets = self.inside_targets.get_or_insert_with(|| InsideTargets::of(statements));
-        if location.kind == Match::Regex || !targets.lead_to(location.pattern) {
-            self.outcomes.differs(id, "`X-Accel-Redirect` of a server does not lead here: Weir removes it and sends the response on");
-        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::rc::Rc;
 
 use weir_config::syntax::tree::Directive;
 
+use super::accel_redirects::AccelRedirects;
 use super::index_takers::IndexTakers;
-use super::internal_redirects::{InsideTargets, RepeatedRewrites};
+use super::internal_redirects::RepeatedRewrites;
 use super::precedence::Location;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
@@ -65,8 +66,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) repeated_rewrites: HashMap<StatementId, RepeatedRewrites>,
     /// The first directives of the lists of which an outcome is noted already.
     noted: HashSet<StatementId>,
-    /// The paths that directives redirect to inside, once they are asked for.
-    pub(crate) inside_targets: Option<InsideTargets<'t>>,
+    /// The variables with the parts of `X-Accel-Redirect`, once they are asked for.
+    pub(crate) accel_redirects: Option<AccelRedirects>,
     /// The locations of each server that may take requests for index files.
     pub(crate) index_takers: HashMap<StatementId, Rc<IndexTakers>>,
     /// The number of maps of values to pools.
@@ -91,7 +92,7 @@ pub(crate) struct Converter<'s, 't> {
 /// The authorities of the clients of an address.
 pub(crate) struct ClientAuthorityOf {
     /// The files as written.
-    pub(crate) texts: [String; 2],
+    pub(crate) texts: [String; 3],
     pub(crate) line: Directive,
 }
 
@@ -132,6 +133,8 @@ pub(crate) struct Upstream {
     pub(crate) used: bool,
     /// The policy, servers and idle connections.
     pub(crate) lines: Vec<Directive>,
+    /// The lines of the routes that lead to it.
+    pub(crate) route_lines: Vec<Directive>,
     /// The rule of most servers; `None` if there is one server, which is always asked.
     pub(crate) failures: Option<ServerFailures>,
     /// The number of servers that may be tried.
@@ -331,7 +334,7 @@ impl<'s, 't> Converter<'s, 't> {
             host_names: HashMap::new(),
             repeated_rewrites: HashMap::new(),
             noted: HashSet::new(),
-            inside_targets: None,
+            accel_redirects: None,
             index_takers: HashMap::new(),
             pool_maps: 0,
             set: Rc::default(),

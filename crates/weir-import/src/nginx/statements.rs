@@ -444,16 +444,20 @@ fn unconverted(statement: &Statement<'_>, unused: UnusedModules) -> CoverageOutc
         Handling::RefusedUnless(_) if name == "satisfy" && unused.passwords => {
             CoverageOutcome::Ignored("addresses alone decide in this file".to_owned())
         }
-        Handling::OfClientCertificates if unused.client_certificates => CoverageOutcome::Ignored(
-            "the file asks no client for a certificate (`ssl_verify_client`)".to_owned(),
+        Handling::OfClientCertificates => CoverageOutcome::Ignored(
+            if unused.client_certificates {
+                "the file asks no client for a certificate (`ssl_verify_client`)"
+            } else {
+                "no client that comes to its block is asked for a certificate"
+            }
+            .to_owned(),
         ),
         Handling::OfCache if unused.cache => {
             CoverageOutcome::Ignored("no `proxy_cache` is on in this file".to_owned())
         }
-        Handling::Refused
-        | Handling::RefusedUnless(_)
-        | Handling::OfCache
-        | Handling::OfClientCertificates => CoverageOutcome::Refused(row.note.to_owned()),
+        Handling::Refused | Handling::RefusedUnless(_) | Handling::OfCache => {
+            CoverageOutcome::Refused(row.note.to_owned())
+        }
         Handling::Inherited if matches!(statement.context, "http" | "server") => {
             CoverageOutcome::Ignored("no block inside uses it".to_owned())
         }

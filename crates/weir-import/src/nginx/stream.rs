@@ -229,8 +229,11 @@ impl<'t> Converter<'_, 't> {
         let trusted = scope.all("set_real_ip_from");
         if trusted.is_empty() {
             let guards = scope.both(["allow", "deny"]).concat();
-            for id in guards {
+            for id in guards.iter().chain(scope.all("limit_conn")).copied() {
                 self.outcomes.refuse(id, "with `proxy_protocol` Weir takes the client's address from the header: write `set_real_ip_from` for the load balancers that send it, or leave the rule to them");
+            }
+            for listen in scope.own("listen") {
+                self.outcomes.differs(*listen, "any peer may write the header, whose address is that of the client in logs and hashes, where nginx keeps that of the peer");
             }
             return line.keyword("all").end();
         }

@@ -11,10 +11,9 @@ use super::pools::with_port;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
-use super::values;
+use super::values::{self, text_template};
+use super::varying_servers::NamedServers;
 use crate::native::NativeLine;
-
-const GENERAL: &str = "of targets with variables, only one variable of a `map`, `geo` or `split_clients` is converted, whose values are servers";
 
 /// The variables with the name that a client asks for, by who ends its TLS.
 const NAME_PASSED_ON: &str = "$ssl_preread_server_name";
@@ -45,12 +44,12 @@ impl<'t> Converter<'_, 't> {
         let preread = self.switch(scope, "ssl_preread", false);
         let constant = self.with_constants(self.statements.word(id, 0));
         let target = constant.as_deref().unwrap_or(self.statements.word(id, 0));
-        let Some(variable) = target.strip_prefix('$').map(|name| name.trim_matches(['{', '}']))
-        else {
+        if !target.contains('$') {
             let pool = self.stream_pool(target, pass)?;
             self.outcomes.honour(id);
             return Some(vec![default_line(&pool, pass.span)]);
-        };
+        }
+        let variable = target.strip_prefix('$').map_or("", |name| name.trim_matches(['{', '}']));
         let is_it = |map: &&StatementId| {
             let own = self.statements.word(**map, 1).strip_prefix('$');
             own.map(|name| name.trim_matches(['{', '}'])) == Some(variable)
@@ -70,7 +69,7 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.honour(id);
             return Some(lines);
         }
-        match self.targets_by_value(variable, pass) {
+        match self.targets_by_value(target, pass) {
             Ok(lines) => {
                 self.outcomes.honour(id);
                 Some(lines)
@@ -157,31 +156,27 @@ impl<'t> Converter<'_, 't> {
     /// is empty.
     fn targets_by_value(
         &mut self,
-        name: &str,
+        target: &str,
         pass: StreamPass<'_, '_, 't>,
     ) -> Result<Vec<Directive>, String> {
-        let native = self.statements.defined(self.part).and_then(|names| names.native(name));
-        let native = native.ok_or(GENERAL)?.to_owned();
-        let mut values = self.values_of(name).ok_or(GENERAL)?;
-        let may_be_empty = values.remove("");
+        let NamedServers { names, may_be_none } = self.servers_named(target)?;
+        let source = text_template(target, &self.known(), false)?;
         let span = pass.span;
         let mut lines = Vec::new();
-        for value in &values {
-            if value.contains('$') {
-                return Err(format!("`{value}` has variables: name a server or an upstream"));
-            }
-            let pool = self.stream_pool(value, pass).ok_or("a value is no server")?;
-            lines.push(NativeLine::entry(value, span).value(&pool).end());
+        for server in &names {
+            let pool = self.stream_pool(server, pass).ok_or("a value is no server")?;
+            lines.push(NativeLine::entry(server, span).value(&pool).end());
         }
-        let first = lines.first().and_then(|line| line.words.first()).ok_or(GENERAL)?;
+        let first = lines.first().and_then(|line| line.words.first());
+        let first = first.ok_or("it names no server: give its variables values in a `map`")?;
         lines.push(NativeLine::new("default", span).value(&first.text.clone()).end());
         self.pool_maps += 1;
-        let by = self.free_variable(format!("pool_of_{native}_{}", self.pool_maps));
-        let map = NativeLine::new("map", span).value(&format!("${{{native}}}"));
+        let by = self.free_variable(format!("pool_of_stream_{}", self.pool_maps));
+        let map = NativeLine::new("map", span).value(&source);
         self.logs.directives.push(map.value(&format!("${by}")).block(lines));
         let mut route = NativeLine::new("route", span);
-        if may_be_empty {
-            route = route.keyword("variable").option(&format!("${{{native}}}"), "~.");
+        if may_be_none {
+            route = route.keyword("variable").option(&source, "~.");
         }
         Ok(vec![route.keyword("->").value(&format!("${by}")).end()])
     }

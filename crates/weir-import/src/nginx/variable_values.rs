@@ -53,14 +53,9 @@ impl<'s, 't> Converter<'s, 't> {
         let shown = text.as_deref().unwrap_or_default();
         let has_groups = (1..10).any(|group| shown.contains(&format!("${{{group}}}")));
         let constant = text.as_ref().ok().and_then(|text| without_variables(text));
-        let bare = value.text.strip_prefix('$').map(|name| name.trim_matches(['{', '}']));
-        let possible = match (&constant, bare) {
-            (Some(value), _) => Some(vec![value.clone()]),
-            (None, Some(other)) => match self.set.get(other) {
-                Some(set) => set.possible.clone(),
-                None => Some(vec![format!("${other}")]),
-            },
-            (None, None) => None,
+        let possible = match &constant {
+            Some(value) => Some(vec![value.clone()]),
+            None => self.possible_values(&value.text),
         };
         let mut new = SetValue {
             possible,
@@ -103,6 +98,32 @@ impl<'s, 't> Converter<'s, 't> {
                 value: [&before.value, &own.value, rest].concat(),
             };
             all = all.iter().flat_map(|one| own.iter().map(move |own| joined(one, own))).collect();
+        }
+        Some(all)
+    }
+
+    /// Returns the values that a text may have, in which the variables of `set` have theirs; `None`
+    /// if they are not known.
+    fn possible_values(&self, text: &str) -> Option<Vec<String>> {
+        let mut pieces = text.split('$');
+        let mut all = vec![pieces.next().unwrap_or_default().to_owned()];
+        for piece in pieces {
+            let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+            let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+            let (name, rest) =
+                braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
+            let values = match self.set.get(name) {
+                Some(set) => set.possible.clone()?,
+                None => vec![format!("${{{name}}}")],
+            };
+            if all.len() * values.len() > MOST_CASES {
+                return None;
+            }
+            let joined = |before: &String, value: &String| format!("{before}{value}{rest}");
+            all = all
+                .iter()
+                .flat_map(|before| values.iter().map(move |value| joined(before, value)))
+                .collect();
         }
         Some(all)
     }

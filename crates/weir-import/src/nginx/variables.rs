@@ -1,16 +1,16 @@
 //! `map`, `geo` and `split_clients` become native definitions of variables.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Subnets};
+use ipnet::IpNet;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 use weir_stats::Variable;
 
-use super::pools::UpstreamScheme;
-use super::state::{Converter, NamedPool};
+use super::geo_ranges::GeoRanges;
+use super::state::Converter;
 use super::statements::{FilePart, SHOWN_PATH, StatementId, Statements};
 use super::values::{
     DefinedNames, FILE_PREFIX, KnownVariables, STREAM_SUFFIX, path_template, shows_path,
@@ -18,12 +18,6 @@ use super::values::{
 };
 use crate::native::NativeLine;
 use crate::pcre as regex;
-
-const GENERAL: &str =
-    "of targets with variables, only one variable of a `map` or `split_clients` is converted";
-
-/// The most networks that the ranges of a `geo` may become.
-const MOST_NETWORKS: usize = 300_000;
 
 /// The most definitions that give the values of one variable.
 const MOST_MAPS: usize = 16;
@@ -46,7 +40,7 @@ const DERIVED: [DerivedVariable; 2] = [
 ];
 
 /// Returns the name without its dollar.
-fn bare(text: &str) -> Option<&str> {
+pub(crate) fn bare(text: &str) -> Option<&str> {
     text.strip_prefix('$').filter(|name| !name.is_empty())
 }
 
@@ -177,92 +171,6 @@ impl<'t> Converter<'_, 't> {
         true
     }
 
-    /// Returns the native variable that names the pool for `http://$variable`. Every value of the
-    /// variable must be an upstream or an address.
-    pub(crate) fn pool_variable(
-        &mut self,
-        (scheme, address): (UpstreamScheme, &str),
-        pass: StatementId,
-        scope: &super::scope::InheritanceScope<'_, 't>,
-    ) -> Result<NamedPool, String> {
-        let name = bare(address).ok_or(GENERAL)?;
-        let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
-        let native = match self.set.get(name) {
-            Some(set) => {
-                let text = set.text.as_ref().map_err(Clone::clone)?;
-                text.strip_prefix("${").and_then(|text| text.strip_suffix('}'))
-            }
-            None => self.statements.defined(self.part).and_then(|names| names.native(name)),
-        };
-        let native = native.ok_or(GENERAL)?.to_owned();
-        let settings = self.pass_settings(scheme, scope, self.statements.span(pass));
-        let key = (native, settings);
-        if let Some(known) = self.pools.by_variable.get(&key) {
-            return known.clone();
-        }
-        let made = self.pool_map((scheme, name), &key.0, pass, scope);
-        self.pools.by_variable.insert(key, made.clone());
-        made
-    }
-
-    /// Defines the variable that names the pool for each value of another one.
-    fn pool_map(
-        &mut self,
-        (scheme, name): (UpstreamScheme, &str),
-        native: &str,
-        pass: StatementId,
-        scope: &super::scope::InheritanceScope<'_, 't>,
-    ) -> Result<NamedPool, String> {
-        let mut values = match self.set.get(name) {
-            Some(set) => {
-                let mut values = BTreeSet::new();
-                for value in set.possible.as_ref().ok_or(GENERAL)? {
-                    match bare(value).and_then(|other| self.values_of(other)) {
-                        Some(others) => values.extend(others),
-                        None => {
-                            values.insert(value.clone());
-                        }
-                    }
-                }
-                values
-            }
-            None => self.values_of(name).ok_or(GENERAL)?,
-        };
-        let may_be_empty = values.remove("");
-        let span = self.statements.span(pass);
-        let mut lines = Vec::new();
-        for value in &values {
-            let refusal = match value.as_str() {
-                _ if value.contains('$') => {
-                    Some(format!("`{value}` has variables: name an upstream instead"))
-                }
-                _ if value.contains('/') => {
-                    Some(format!("`{value}` is no upstream: leave scheme and path out"))
-                }
-                _ => None,
-            };
-            if let Some(reason) = refusal {
-                return Err(reason);
-            }
-            let target = self.pool((scheme, value), pass, scope)?;
-            if !target.route_lines.is_empty() {
-                return Err("its upstreams have other timeouts or retries elsewhere: name each of them in one place only".to_owned());
-            }
-            lines.push(entry(value, &target.pool, span));
-        }
-        let Some(first) = lines.first().and_then(|line| line.words.first()) else {
-            return Err(GENERAL.to_owned());
-        };
-        let default = NativeLine::new("default", span).value(&first.text).end();
-        lines.push(default);
-        self.pool_maps += 1;
-        let name = self.free_variable(format!("pool_of_{native}_{}", self.pool_maps));
-        let map = NativeLine::new("map", span).value(&format!("${{{native}}}"));
-        self.logs.directives.push(map.value(&format!("${name}")).block(lines));
-        let may_be_empty = may_be_empty.then(|| format!("${{{native}}}"));
-        Ok(NamedPool { by: format!("${name}"), may_be_empty })
-    }
-
     /// Returns the values that a definition gives, in nginx's form. Where one gives those of
     /// another, they are values of the first too.
     pub(crate) fn values_of(&self, name: &str) -> Option<BTreeSet<String>> {
@@ -367,7 +275,7 @@ fn definition(
 }
 
 /// Returns an entry of a native definition.
-fn entry(key: &str, value: &str, span: SourceSpan) -> Directive {
+pub(crate) fn entry(key: &str, value: &str, span: SourceSpan) -> Directive {
     NativeLine::entry(key, span).value(value).end()
 }
 
@@ -422,7 +330,7 @@ fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
     let mut entries: Vec<Option<Directive>> = Vec::new();
     let mut places: HashMap<IpNet, Vec<usize>> = HashMap::new();
     let mut default = None;
-    let mut ranges = Vec::new();
+    let mut ranges = GeoRanges::default();
     let mut by_ranges = false;
     for line in lines {
         let (key, span) = (line.name.text.as_str(), line.span());
@@ -435,6 +343,7 @@ fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
             ("proxy" | "proxy_recursive", _) => {
                 return Err("leave `proxy` out: Weir knows trusted proxies by `trusted_proxies`, and `$remote_addr` is then the client".to_owned());
             }
+            ("delete", [range]) if by_ranges => ranges.delete(&range.text)?,
             ("delete", [network]) => {
                 let network = parse_network(&network.text)?;
                 for place in places.remove(&network).unwrap_or_default() {
@@ -442,7 +351,7 @@ fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
                 }
             }
             (_, [value]) if by_ranges => {
-                ranges.push((parse_range(key)?, literal(&value.text), span));
+                ranges.add(key, literal(&value.text), span)?;
             }
             (_, [value]) => {
                 let network = parse_network(key)?;
@@ -453,19 +362,8 @@ fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
             _ => return Err(format!("`{key}` is not a network with its value")),
         }
     }
-    ranges.sort_by_key(|(range, ..)| *range);
-    if ranges.windows(2).any(|pair| pair[0].0.1 >= pair[1].0.0) {
-        return Err("its ranges overlap: write networks instead".to_owned());
-    }
-    for ((first, last), value, span) in ranges {
-        for network in Ipv4Subnets::new(first, last, 0) {
-            entries.push(Some(entry(&network.to_string(), &value, span)));
-        }
-        if entries.len() > MOST_NETWORKS {
-            return Err(format!("its ranges are more than {MOST_NETWORKS} networks"));
-        }
-    }
     let mut lines: Vec<Directive> = entries.into_iter().flatten().collect();
+    lines.extend(ranges.into_lines()?);
     lines.extend(default);
     Ok(heading.keyword("networks").block(lines))
 }
@@ -474,15 +372,6 @@ fn parse_network(text: &str) -> Result<IpNet, String> {
     let single = text.parse::<IpAddr>().map(IpNet::from);
     let network = single.or_else(|_| text.parse::<IpNet>().map(|network| network.trunc()));
     network.map_err(|_| format!("`{text}` is not a network"))
-}
-
-/// Reads a range; nginx has none of IPv6.
-fn parse_range(text: &str) -> Result<(Ipv4Addr, Ipv4Addr), String> {
-    let wrong = || format!("`{text}` is not a range of IPv4 addresses");
-    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
-    let parse = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| wrong());
-    let (first, last) = (parse(first)?, parse(last)?);
-    if first <= last { Ok((first, last)) } else { Err(wrong()) }
 }
 
 fn split(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {

@@ -15,6 +15,7 @@ use crate::exchange::state::Exchange;
 use crate::http::internal::ErrorRedirect;
 use crate::http::local_reply::Reply;
 use crate::routing::error_target::{CompiledErrorDestination, CompiledErrorTarget};
+use crate::routing::response_rules::CompiledIntercept;
 use crate::routing::route::{CompiledRoute, InternalTarget};
 use crate::time::instant::Instant;
 
@@ -34,8 +35,8 @@ pub(crate) fn target_for<'a, C: ClientSide>(
 /// The reason why the response of an endpoint is discarded.
 #[derive(Clone, Copy)]
 pub(crate) enum Interception<'r> {
-    /// A rule of the route about responses, with its target.
-    Rule(&'r InternalTarget),
+    /// A rule of the route about responses.
+    Rule(&'r CompiledIntercept),
     /// Its status, for which the route has an error page.
     Status,
 }
@@ -48,8 +49,8 @@ pub(crate) fn interception<'r, C: ClientSide>(
     route: &'r CompiledRoute,
     raw: &[u8],
 ) -> Option<Interception<'r>> {
-    if let Some(to) = discarded_for(exchange, route, raw) {
-        return Some(Interception::Rule(to));
+    if let Some(rule) = discarded_for(exchange, route, raw) {
+        return Some(Interception::Rule(rule));
     }
     let targets = route.error_targets.as_ref()?;
     let may_lead = exchange.heads.internal.error_may_lead();
@@ -96,14 +97,14 @@ pub(crate) async fn lead<C: ClientSide>(
     Err(ended)
 }
 
-/// The target for which the route's rules discard the endpoint's response, whose head is at the
-/// beginning of `raw`.
+/// The rule of the route by which the endpoint's response, whose head is at the beginning of `raw`,
+/// is discarded.
 #[inline]
 fn discarded_for<'r, C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &'r CompiledRoute,
     raw: &[u8],
-) -> Option<&'r InternalTarget> {
+) -> Option<&'r CompiledIntercept> {
     let rules = route.responses.as_deref().filter(|rules| rules.intercepts_any())?;
     if exchange.heads.internal.error().is_some() {
         return None;
@@ -118,8 +119,9 @@ fn discarded_for<'r, C: ClientSide>(
 #[cold]
 pub(crate) fn lead_response<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    to: &InternalTarget,
+    rule: &CompiledIntercept,
 ) -> Ended {
+    let to = &rule.to;
     exchange.placement.finish_slot(Instant::now());
     // Unless another pool answers.
     exchange.outcome.cause = Cause::Local;
@@ -133,7 +135,7 @@ pub(crate) fn lead_response<C: ClientSide>(
         imposed: None,
         as_get: is_path && exchange.heads.request.method != Method::Head,
         drops_body: is_path,
-        is_recursive: false,
+        is_recursive: rule.is_recursive,
     };
     if is_path {
         exchange.heads.kept_body = None;

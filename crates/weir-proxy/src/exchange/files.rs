@@ -438,6 +438,10 @@ async fn send_file<C: ClientSide>(
     file: FileAnswer,
 ) -> Result<Next, Ended> {
     let status = exchange.heads.internal.imposed_status().unwrap_or(file.status);
+    let kept_type = exchange.heads.internal.take_kept_type();
+    // The type of several parts has their boundary.
+    let kept_type = kept_type.filter(|_| !file.content_type.starts_with("multipart/byteranges"));
+    let content_type = kept_type.as_deref().unwrap_or(&file.content_type);
     let mut headers = vec![("ETag", file.etag)];
     // Of another status, what it was made of says nothing about the resource.
     if matches!(status, 200 | 206) {
@@ -449,10 +453,10 @@ async fn send_file<C: ClientSide>(
     let throttle = throttle(exchange, Toward::Client);
     let reply = match &file.body {
         FileBody::Whole(body) if throttle.is_none() && body.len() as u64 == file.content_length => {
-            reply.with_body(&file.content_type, body)
+            reply.with_body(content_type, body)
         }
         // A streamed body follows the head, or, for HEAD, no body.
-        _ => reply.with_streamed_body(&file.content_type, file.content_length),
+        _ => reply.with_streamed_body(content_type, file.content_length),
     };
     let is_all = throttle.is_none() && matches!(file.body, FileBody::Whole(_));
     let piece = if is_all { ResponsePiece::Last } else { ResponsePiece::Part };

@@ -302,7 +302,7 @@ fn write_reply<C: ClientSide>(
             },
             cause_header,
             limits,
-            challenges: heads.internal.challenges(),
+            kept_lines: heads.internal.kept_lines(),
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             date: &date,
         };

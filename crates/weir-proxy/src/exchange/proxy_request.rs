@@ -27,7 +27,8 @@ use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
 use crate::limiting::pool::BreakerOpen;
 use crate::net::Net;
-use crate::routing::route::{CompiledRoute, InternalTarget};
+use crate::routing::response_rules::CompiledIntercept;
+use crate::routing::route::CompiledRoute;
 use crate::time::instant::Instant;
 use crate::upstream::affinity::{Affinity, Claim};
 use crate::upstream::idle::LastUse;
@@ -330,8 +331,8 @@ fn intercept<C: ClientSide>(
     let status = exchange.heads.response.status;
     let refusal = Refusal { cause: Cause::Complete, status };
     exchange.outcome.times.response = attempt.response_time();
-    if let Interception::Rule(to) = why {
-        return discard_for(exchange, pool, attempt, to);
+    if let Interception::Rule(rule) = why {
+        return discard_for(exchange, pool, attempt, rule);
     }
     keep_challenges(exchange, &attempt.raw);
     let upload = discard(exchange, pool, attempt, Trouble::Status(status));
@@ -347,7 +348,28 @@ fn keep_challenges<C: ClientSide>(exchange: &mut Exchange<'_, C>, raw: &[u8]) {
     }
     for header in &response.headers {
         if header.name.of(raw).eq_ignore_ascii_case(b"www-authenticate") {
-            internal.keep_challenge(header.value.of(raw));
+            internal.keep_line(b"WWW-Authenticate", header.value.of(raw));
+        }
+    }
+}
+
+/// Keeps the headers of a discarded response, whose head is at the beginning of `raw`, that a rule
+/// names.
+fn keep_headers<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    raw: &[u8],
+    rule: &CompiledIntercept,
+) {
+    let Heads { response, internal, .. } = &mut *exchange.heads;
+    for header in &response.headers {
+        let (name, value) = (header.name.of(raw), header.value.of(raw));
+        if !rule.keep.iter().any(|kept| name.eq_ignore_ascii_case(kept.as_bytes())) {
+            continue;
+        }
+        if name.eq_ignore_ascii_case(b"content-type") {
+            internal.keep_type(value);
+        } else {
+            internal.keep_line(name, value);
         }
     }
 }
@@ -358,12 +380,13 @@ fn discard_for<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
     attempt: Attempt<'_, StreamOf<C>>,
-    to: &InternalTarget,
+    rule: &CompiledIntercept,
 ) -> Ended {
+    keep_headers(exchange, &attempt.raw, rule);
     let upload = discard(exchange, pool, attempt, Trouble::Status(exchange.heads.response.status));
     leave_body(exchange, upload);
-    error_page::keep_body_for(exchange, upload, to);
-    error_page::lead_response(exchange, to)
+    error_page::keep_body_for(exchange, upload, &rule.to);
+    error_page::lead_response(exchange, rule)
 }
 
 /// Ends an attempt that is followed by another one.

@@ -356,7 +356,7 @@ fn write_head<C: ClientSide>(
             request_id: id_header.map(|header| (header, arrival.request_id.as_bytes())),
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             limits: arrival.told.as_ref().map_or(&[], |told| &told.headers),
-            challenges: heads.internal.challenges(),
+            kept_lines: heads.internal.kept_lines(),
             date: &date,
             framing: form.framing,
             connection: form.connection,

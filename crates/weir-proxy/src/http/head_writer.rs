@@ -200,7 +200,7 @@ pub struct DownstreamHead<'a> {
     /// Header lines about limits.
     pub limits: &'a [(&'static str, String)],
     /// Lines with `WWW-Authenticate` of a response that was discarded for this one.
-    pub challenges: &'a [u8],
+    pub kept_lines: &'a [u8],
     /// Returns the value of `Date` for a response that has none.
     pub date: &'a dyn Fn() -> [u8; 29],
     /// The framing of the body as it will be sent.
@@ -234,7 +234,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
             encode::header(out, name.as_bytes(), value.as_bytes());
         }
     }
-    write_challenges(input.edits, input.challenges, out);
+    write_kept_lines(input.edits, input.kept_lines, out);
     if let Some(expires) = &input.expires {
         expires.write(input.edits, out);
     }
@@ -266,10 +266,13 @@ fn write_content_type(
     }
 }
 
-/// Writes the lines with `WWW-Authenticate` of a response that was discarded.
-pub(crate) fn write_challenges(edits: &Edits, lines: &[u8], out: &mut Vec<u8>) {
-    if !lines.is_empty() && !edits.drops(b"www-authenticate") {
-        out.extend_from_slice(lines);
+/// Writes the lines that were kept of a response that was discarded.
+pub(crate) fn write_kept_lines(edits: &Edits, lines: &[u8], out: &mut Vec<u8>) {
+    for line in lines.split_inclusive(|&byte| byte == b'\n') {
+        let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+        if !edits.drops(&name.to_ascii_lowercase()) {
+            out.extend_from_slice(line);
+        }
     }
 }
 

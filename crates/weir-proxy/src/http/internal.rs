@@ -21,8 +21,11 @@ pub(crate) struct InternalRedirects {
     name: Option<Arc<str>>,
     /// The error that led to one of the redirects.
     error: Option<Box<ErrorRedirect>>,
-    /// The `WWW-Authenticate` lines of an endpoint's response with 401 that led there.
-    challenges: Vec<u8>,
+    /// The lines of an endpoint's response that led there which the next one gets: of one with 401
+    /// `WWW-Authenticate`, and those that a rule keeps.
+    kept_lines: Vec<u8>,
+    /// The type of such a response, for a file.
+    kept_type: Option<String>,
 }
 
 /// An error that led a request to another target, and what it means for the next routes.
@@ -62,18 +65,29 @@ impl InternalRedirects {
             self.target.clear();
             self.name = None;
             self.error = None;
-            self.challenges.clear();
+            self.kept_lines.clear();
+            self.kept_type = None;
         }
     }
 
-    /// Keeps the value of a `WWW-Authenticate` line for the response.
-    pub(crate) fn keep_challenge(&mut self, value: &[u8]) {
-        encode::header(&mut self.challenges, b"WWW-Authenticate", value);
+    /// Keeps a header of a discarded response for the next one.
+    pub(crate) fn keep_line(&mut self, name: &[u8], value: &[u8]) {
+        encode::header(&mut self.kept_lines, name, value);
+    }
+
+    /// Keeps the type of a discarded response for a file.
+    pub(crate) fn keep_type(&mut self, value: &[u8]) {
+        self.kept_type = std::str::from_utf8(value).ok().map(str::to_owned);
+    }
+
+    /// Takes the kept type.
+    pub(crate) fn take_kept_type(&mut self) -> Option<String> {
+        self.kept_type.take()
     }
 
     /// The kept lines.
-    pub(crate) fn challenges(&self) -> &[u8] {
-        &self.challenges
+    pub(crate) fn kept_lines(&self) -> &[u8] {
+        &self.kept_lines
     }
 
     /// Returns true after a redirect or an error that led to another target.
@@ -148,7 +162,8 @@ impl InternalRedirects {
 
     /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
-        self.target.capacity() + self.challenges.capacity()
+        let kept_type = self.kept_type.as_ref().map_or(0, String::capacity);
+        self.target.capacity() + self.kept_lines.capacity() + kept_type
     }
 
     /// The path and the query, if they are not the received ones.

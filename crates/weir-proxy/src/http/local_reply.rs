@@ -12,7 +12,7 @@ use weir_wire::{encode, reason_phrase};
 
 use crate::http::edits::Edits;
 use crate::http::expires::ExpiresLines;
-use crate::http::head_writer::{ConnectionLine, write_challenges};
+use crate::http::head_writer::{ConnectionLine, write_kept_lines};
 
 const HTML: &str = "text/html; charset=utf-8";
 
@@ -293,7 +293,7 @@ impl<'a> Reply<'a> {
         for (name, value) in surroundings.limits {
             write_line(edits, name.as_bytes(), value.as_bytes(), out);
         }
-        write_challenges(edits, surroundings.challenges, out);
+        write_kept_lines(edits, surroundings.kept_lines, out);
         if let Some((name, text)) = surroundings.why {
             write_line(edits, name.as_bytes(), text, out);
         }
@@ -382,7 +382,7 @@ pub struct ReplySurroundings<'a> {
     /// Header lines about limits.
     pub limits: &'a [(&'static str, String)],
     /// Lines with `WWW-Authenticate` of a response that was discarded for this one.
-    pub challenges: &'a [u8],
+    pub kept_lines: &'a [u8],
     /// The name and value of the header that explains how the request was handled; `None` sends
     /// none.
     pub why: Option<(&'a str, &'a [u8])>,
@@ -480,7 +480,7 @@ mod tests {
             request_id_header: None,
             cause_header: None,
             limits: &[],
-            challenges: &[],
+            kept_lines: &[],
             why: None,
             date: DATE.as_bytes(),
         };

@@ -136,7 +136,8 @@ impl Rewrites {
 
 impl RewriteStep {
     fn compile(change: &Rewrite, rules: &PathRules) -> Result<Self, String> {
-        if let Some(fault) = change.fault() {
+        // The configuration's checks know which values are there; others are empty.
+        if let Some(fault) = change.form_fault() {
             return Err(fault);
         }
         let bytes = |text: &str| text.as_bytes().into();

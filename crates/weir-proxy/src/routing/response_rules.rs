@@ -11,8 +11,18 @@ use crate::routing::route::InternalTarget;
 /// The rules of a route that has some.
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledResponseRules {
-    intercepts: Arc<[(ResponseCondition, InternalTarget)]>,
+    intercepts: Arc<[CompiledIntercept]>,
     statuses: Box<[CompiledStatus]>,
+}
+
+/// A rule for responses that are discarded.
+#[derive(Clone, Debug)]
+pub(crate) struct CompiledIntercept {
+    when: ResponseCondition,
+    /// The names of the headers that the next response gets.
+    pub(crate) keep: Box<[String]>,
+    pub(crate) is_recursive: bool,
+    pub(crate) to: InternalTarget,
 }
 
 /// Another status for a response.
@@ -47,10 +57,14 @@ impl CompiledResponseRules {
             return Ok(None);
         }
         let condition = |when: &Option<Template>| ResponseCondition(when.clone());
-        let intercepts = rules
-            .intercept
-            .iter()
-            .map(|one| Ok((condition(&one.when), InternalTarget::compile(&one.to, listener)?)));
+        let intercepts = rules.intercept.iter().map(|one| {
+            Ok(CompiledIntercept {
+                when: condition(&one.when),
+                keep: one.keep.clone().into(),
+                is_recursive: one.recursive,
+                to: InternalTarget::compile(&one.to, listener)?,
+            })
+        });
         let intercepts = intercepts.collect::<Result<_, String>>()?;
         let statuses = rules.status.iter().map(|one| CompiledStatus {
             when: condition(&one.when),
@@ -65,11 +79,10 @@ impl CompiledResponseRules {
         !self.intercepts.is_empty()
     }
 
-    /// The target for which the response of an entry is discarded.
-    pub(crate) fn intercepts(&self, entry: &Entry<'_>) -> Option<&InternalTarget> {
+    /// The rule by which the response of an entry is discarded.
+    pub(crate) fn intercepts(&self, entry: &Entry<'_>) -> Option<&CompiledIntercept> {
         let mut text = Vec::new();
-        let mut found = self.intercepts.iter().filter(|(when, _)| when.holds(entry, &mut text));
-        found.next().map(|(_, target)| target)
+        self.intercepts.iter().find(|one| one.when.holds(entry, &mut text))
     }
 
     /// The status that the response of an endpoint gets.

@@ -446,6 +446,7 @@ impl Compiler<'_> {
     fn authorities(&self, clients: &model::ClientAuthority) -> Result<ClientCertificates, String> {
         Ok(ClientCertificates {
             ca: self.pem(&clients.ca)?,
+            trusted: clients.trusted.as_deref().map(|path| self.pem(path)).transpose()?,
             crl: clients.crl.as_deref().map(|path| self.pem(path)).transpose()?,
             demand: match clients.verify {
                 model::ClientVerification::Required => Demand::Required,

@@ -358,7 +358,7 @@ impl DownstreamSetting {
         let mut out = Vec::new();
         let input = DownstreamHead {
             limits: &[],
-            challenges: &[],
+            kept_lines: &[],
             why: None,
             status: None,
             content_type: None,

@@ -19,7 +19,7 @@ use rustls::{
 use weir_stats::ClientCertificate;
 
 use super::error::TlsError;
-use super::material;
+use super::material::{self, PemFile};
 use super::server::{ClientCertificates, Demand};
 use super::x509::CertificateFacts;
 
@@ -43,13 +43,14 @@ impl ClientVerifier {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
-        for certificate in material::certificates(&clients.ca)? {
-            roots
-                .add(certificate)
-                .map_err(|_| TlsError::BadCertificate { file: clients.ca.label.clone() })?;
+        add_authorities(&mut roots, &clients.ca)?;
+        let shown = roots.subjects();
+        if let Some(file) = &clients.trusted {
+            add_authorities(&mut roots, file)?;
         }
         let builder =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+        let builder = builder.clear_root_hint_subjects().add_root_hint_subjects(shown);
         let builder = match &clients.crl {
             None => builder,
             Some(file) => {
@@ -104,6 +105,15 @@ impl ClientVerifier {
         };
         Ok(Some(described(leaf, verify)))
     }
+}
+
+fn add_authorities(roots: &mut RootCertStore, file: &PemFile) -> Result<(), TlsError> {
+    for certificate in material::certificates(file)? {
+        roots
+            .add(certificate)
+            .map_err(|_| TlsError::BadCertificate { file: file.label.clone() })?;
+    }
+    Ok(())
 }
 
 /// The reason of a failure in the words of OpenSSL, where it has some.

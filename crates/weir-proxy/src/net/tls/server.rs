@@ -31,8 +31,10 @@ pub struct ServerTls {
 
 /// The certificates that clients present.
 pub struct ClientCertificates {
-    /// The authorities that may have issued them.
+    /// The authorities that may have issued them, whose names clients are shown.
     pub ca: PemFile,
+    /// Others, whose names they are not shown.
+    pub trusted: Option<PemFile>,
     /// The lists of revoked ones.
     pub crl: Option<PemFile>,
     /// Tells whether every client has to present one.

@@ -7,7 +7,7 @@ use rcgen::{
 use super::*;
 
 fn clients(authority: &Authority, demand: Demand) -> ClientCertificates {
-    ClientCertificates { ca: pem("ca.pem", &authority.pem()), crl: None, demand }
+    ClientCertificates { ca: pem("ca.pem", &authority.pem()), trusted: None, crl: None, demand }
 }
 
 fn server(authority: &Authority, clients: &ClientCertificates) -> ServerTls {
@@ -53,6 +53,25 @@ fn clients_get_a_connection_as_the_listener_demands() {
             assert!(client.verify.starts_with("FAILED:"), "{}", client.verify);
         }
     }
+}
+
+#[test]
+fn further_authorities_are_trusted_but_not_shown() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let trusted = Some(pem("more.pem", &other.pem()));
+    let clients = ClientCertificates { trusted, ..clients(&authority, Demand::Required) };
+    let server = server(&authority, &clients);
+    for issuer in [&authority, &other] {
+        let client = shake(&authority, &server, Some(&issuer.issue(&["known"])));
+        assert_eq!(client.unwrap().unwrap().verify, "SUCCESS");
+    }
+    let verifier = server.clients.as_ref().unwrap().for_handshakes();
+    assert_eq!(verifier.root_hint_subjects().len(), 1);
+    let bad = ClientCertificates { trusted: Some(pem("more.pem", "nothing")), ..clients };
+    let materials = [authority.issue(&["a.example"]).material()];
+    let (tickets, protocol) = (Tickets::new().unwrap(), ProtocolSettings::default());
+    let error = ServerTls::with_clients(&materials, &protocol, tickets, Some(&bad)).unwrap_err();
+    assert!(error.to_string().contains("more.pem"), "{error}");
 }
 
 #[test]
