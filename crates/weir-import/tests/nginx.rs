@@ -317,7 +317,7 @@ fn what_is_not_converted_is_refused_by_name() {
     check("location / { root /srv; autoindex on; }", "autoindex", "no directories");
     check("location @a { proxy_pass http://127.0.0.1:2/b; }", "proxy_pass", "named location");
     check("location / { rewrite ^/a /b break; return 200; }", "rewrite", "only a request");
-    check("location / { proxy_pass http://$host; }", "proxy_pass", "variables");
+    check("location / { proxy_pass http://$host; }", "proxy_pass", "map $host $server");
     check("location / { proxy_pass ftp://a; }", "proxy_pass", "https://ADDRESS");
     check("location ~ (?=a) { return 200; }", "location", "regex");
     check("location /a { return 301 $made_up; }", "return", "`$made_up`");
@@ -810,18 +810,6 @@ fn what_has_no_effect_is_no_silent_difference() {
     let upstream = "http { upstream a { server b; check interval=3000; } }";
     let coverage = nginx_text("/etc/nginx/nginx.conf", upstream).unwrap().coverage;
     assert_eq!(outcome(&coverage, "check interval").0, "refused");
-}
-
-#[test]
-fn an_internal_location_that_only_a_server_s_response_leads_to_is_reported() {
-    let check = |contents: &str, expected: &str| {
-        let text = format!("location /in/ {{ internal; return 204; }} {contents}");
-        assert_eq!(outcome(&server(&text).coverage, "internal").0, expected, "{contents}");
-    };
-    check("location / { proxy_pass http://127.0.0.1:2; }", "differently");
-    check("location / { rewrite ^/x$ /in/x last; return 204; }", "honoured");
-    check("location / { root /srv; try_files $uri $uri/ /in/$host; }", "honoured");
-    check("location / { rewrite ^/x$ /out/x last; return 204; }", "differently");
 }
 
 #[test]

@@ -26,14 +26,18 @@ impl<'t> Converter<'_, 't> {
         pass: StatementId,
         scope: &InheritanceScope<'_, 't>,
     ) -> Result<NamedPool, String> {
-        let servers = self.servers_named(address)?;
-        let source = text_template(address, &self.known(), false)?;
+        let source = match text_template(address, &self.known(), false) {
+            Ok(source) => source,
+            Err(reason) => return Err(self.servers_named(address).err().unwrap_or(reason)),
+        };
         let settings = self.pass_settings(scheme, scope, self.statements.span(pass));
         let key = (source, settings);
         if let Some(known) = self.pools.by_variable.get(&key) {
             return known.clone();
         }
-        let made = self.pool_map((scheme, servers), &key.0, pass, scope);
+        let servers = self.servers_named(address);
+        let made =
+            servers.and_then(|servers| self.pool_map((scheme, servers), &key.0, pass, scope));
         self.pools.by_variable.insert(key, made.clone());
         made
     }
