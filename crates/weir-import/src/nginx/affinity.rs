@@ -12,7 +12,7 @@ use crate::native::NativeLine;
 
 /// What `sticky` becomes.
 #[derive(Default)]
-pub(crate) struct Sticky {
+pub(crate) struct StickyLines {
     /// The line of the pool.
     pub(crate) line: Option<Directive>,
     /// Those of the routes that lead to it.
@@ -22,20 +22,20 @@ pub(crate) struct Sticky {
 impl Converter<'_, '_> {
     /// Converts the affinity of clients: by a cookie that nginx sets, or by the names of servers
     /// that requests have.
-    pub(crate) fn sticky(&mut self, upstream: StatementId) -> Sticky {
+    pub(crate) fn sticky(&mut self, upstream: StatementId) -> StickyLines {
         let scope = InheritanceScope::new(self.statements, upstream);
-        let Some(id) = self.single(&scope, "sticky") else { return Sticky::default() };
+        let Some(id) = self.single(&scope, "sticky") else { return StickyLines::default() };
         let made = match self.statements.word(id, 0) {
             "cookie" => self.sticky_cookie(id).inspect(|_| {
                 self.outcomes.differs(id, "the value of the cookie is Weir's own, and servers do not see it; it is sent for all paths where no `path=` is given");
-            }).map(|line| Sticky { line: Some(line), route_lines: Vec::new() }),
-            "route" => self.sticky_route(upstream, id).map(|route_lines| Sticky { line: None, route_lines }),
+            }).map(|line| StickyLines { line: Some(line), route_lines: Vec::new() }),
+            "route" => self.sticky_route(upstream, id).map(|route_lines| StickyLines { line: None, route_lines }),
             "learn" => Err("Weir keeps no table of sessions: write `sticky cookie NAME`, a cookie beside that of the application, or `sticky route` with the part of its cookie that names the server".to_owned()),
             _ => Err("write `sticky cookie NAME`, or `sticky route` with variables that have the `route=` of a server".to_owned()),
         };
         made.unwrap_or_else(|reason| {
             self.outcomes.refuse(id, reason);
-            Sticky::default()
+            StickyLines::default()
         })
     }
 

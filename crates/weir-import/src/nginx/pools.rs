@@ -6,7 +6,7 @@ use std::slice;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
-use super::affinity::Sticky;
+use super::affinity::StickyLines;
 use super::body_bounds::USUAL;
 use super::scope::InheritanceScope;
 use super::state::{ConvertedPools, Converter, MadePool, ServerFailures, Upstream};
@@ -107,7 +107,7 @@ impl<'t> Converter<'_, 't> {
         }
         lines.push(self.keepalive(id));
         lines.extend(self.queue(id, limited));
-        let Sticky { line, route_lines } = self.sticky(id);
+        let StickyLines { line, route_lines } = self.sticky(id);
         lines.extend(line);
         let upstream = Upstream { id, used: false, lines, route_lines, failures, servers: tried };
         self.pools.upstreams.insert(name, upstream);

@@ -51,6 +51,20 @@ pub(crate) struct RewritePhase {
     pub(crate) test: Option<(StatementId, RouteParts)>,
 }
 
+impl RewritePhase {
+    /// Makes an alternative that answers every request the end of the phase.
+    fn end_with_an_answer_to_all(&mut self) {
+        let answers_all = |last: &mut Alternative| {
+            last.condition.is_empty() && matches!(last.end, AlternativeEnd::Answer(_))
+        };
+        if let Some(last) = self.alternatives.pop_if(answers_all)
+            && let AlternativeEnd::Answer(answer) = last.end
+        {
+            self.end = Some((last.id, answer));
+        }
+    }
+}
+
 /// The settings that may stand in an `if` beside its `return`.
 const OF_ANSWERS: [&str; 4] = ["add_header", "expires", "default_type", "charset"];
 
@@ -171,14 +185,7 @@ impl<'t> Converter<'_, 't> {
                 }
                 _ => {}
             }
-            let answers_all = |last: &mut Alternative| {
-                last.condition.is_empty() && matches!(last.end, AlternativeEnd::Answer(_))
-            };
-            if let Some(last) = phase.alternatives.pop_if(answers_all)
-                && let AlternativeEnd::Answer(answer) = last.end
-            {
-                phase.end = Some((last.id, answer));
-            }
+            phase.end_with_an_answer_to_all();
             if let Some((id, _)) = phase.end.as_ref().filter(|_| !phase.configured.is_empty()) {
                 self.outcomes.refuse(*id, "an `if` with settings before it has settings for it, too: write them in a location");
             }
