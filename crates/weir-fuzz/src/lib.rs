@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod chunked;
+mod client_hello;
 mod configuration;
 mod connection;
 mod control;
@@ -34,6 +35,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "responses", run: responses::target, max_bytes: 4096 },
     FuzzTarget { name: "chunked", run: chunked::target, max_bytes: 4096 },
     FuzzTarget { name: "proxy_header", run: proxy_header::target, max_bytes: 512 },
+    FuzzTarget { name: "client_hello", run: client_hello::target, max_bytes: 2048 },
     FuzzTarget { name: "configuration", run: configuration::target, max_bytes: 4096 },
     FuzzTarget { name: "nginx", run: foreign::nginx, max_bytes: 4096 },
     FuzzTarget { name: "haproxy", run: foreign::haproxy, max_bytes: 4096 },

@@ -18,7 +18,7 @@ use crate::exchange::state::Exchange;
 use crate::http::head_writer::{BodyFraming, ConnectionLine};
 use crate::limits::TUNNEL_LOOK;
 use crate::net::buffers::Buffers;
-use crate::net::tls::passthrough::{Beginning, read_beginning};
+use crate::net::tls::{Beginning, read_beginning};
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
 use crate::snapshot::ServerNames;

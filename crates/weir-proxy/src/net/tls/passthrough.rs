@@ -13,7 +13,7 @@ use crate::net::buffers::poll_read_into;
 
 /// The beginning of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Beginning {
+pub enum Beginning {
     /// A whole `ClientHello`.
     Hello(HelloFacts),
     /// It does not begin with a `ClientHello`.
@@ -26,13 +26,13 @@ pub(crate) enum Beginning {
 
 /// The requests of a client in its first message.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct HelloFacts {
+pub struct HelloFacts {
     /// The name of the server; empty without one.
-    pub(crate) name: String,
+    pub name: String,
     /// The application protocols, separated by commas.
-    pub(crate) alpn_protocols: Vec<u8>,
+    pub alpn_protocols: Vec<u8>,
     /// The highest version of TLS, such as `TLSv1.3`.
-    pub(crate) protocol: &'static str,
+    pub protocol: &'static str,
 }
 
 /// Reads the beginning of a connection and appends its bytes to `bytes`, which is empty at first.
@@ -40,7 +40,7 @@ pub(crate) struct HelloFacts {
 ///
 /// # Errors
 /// Those of the stream.
-pub(crate) async fn read_beginning<S: AsyncRead + Unpin>(
+pub async fn read_beginning<S: AsyncRead + Unpin>(
     stream: &mut S,
     bytes: &mut Vec<u8>,
     holds: impl Fn(usize),
