@@ -176,7 +176,7 @@ struct OldSuite {
     name: &'static str,
     /// The name of the registry.
     iana: &'static str,
-    /// The words of OpenSSL that select it, in capitals, besides those that select every one.
+    /// The words of OpenSSL that select it, besides those that select every one.
     aliases: [&'static str; 4],
 }
 
@@ -185,41 +185,41 @@ const OLD_SUITES: [OldSuite; 6] = [
     OldSuite {
         name: "ECDHE-ECDSA-AES256-GCM-SHA384",
         iana: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        aliases: ["AECDSA", "AES256", "AESGCM", "AES"],
+        aliases: ["aECDSA", "AES256", "AESGCM", "AES"],
     },
     OldSuite {
         name: "ECDHE-RSA-AES256-GCM-SHA384",
         iana: "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        aliases: ["ARSA", "AES256", "AESGCM", "AES"],
+        aliases: ["aRSA", "AES256", "AESGCM", "AES"],
     },
     OldSuite {
         name: "ECDHE-ECDSA-CHACHA20-POLY1305",
         iana: "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        aliases: ["AECDSA", "CHACHA20", "", ""],
+        aliases: ["aECDSA", "CHACHA20", "", ""],
     },
     OldSuite {
         name: "ECDHE-RSA-CHACHA20-POLY1305",
         iana: "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        aliases: ["ARSA", "CHACHA20", "", ""],
+        aliases: ["aRSA", "CHACHA20", "", ""],
     },
     OldSuite {
         name: "ECDHE-ECDSA-AES128-GCM-SHA256",
         iana: "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        aliases: ["AECDSA", "AES128", "AESGCM", "AES"],
+        aliases: ["aECDSA", "AES128", "AESGCM", "AES"],
     },
     OldSuite {
         name: "ECDHE-RSA-AES128-GCM-SHA256",
         iana: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        aliases: ["ARSA", "AES128", "AESGCM", "AES"],
+        aliases: ["aRSA", "AES128", "AESGCM", "AES"],
     },
 ];
 
 /// The words that select every suite of Weir.
 const EVERY: [&str; 9] =
-    ["ALL", "DEFAULT", "HIGH", "TLSV1.2", "KECDHE", "KEECDH", "ECDHE", "EECDH", "ECDH"];
+    ["ALL", "DEFAULT", "HIGH", "TLSv1.2", "kECDHE", "kEECDH", "ECDHE", "EECDH", "ECDH"];
 /// The words of a combination that leave nothing beside Weir's suites: one of each list.
 const NARROW: [&[&str]; 2] =
-    [&["KECDHE", "KEECDH", "ECDHE", "EECDH", "ECDH"], &["AESGCM", "CHACHA20"]];
+    [&["kECDHE", "kEECDH", "ECDHE", "EECDH", "ECDH"], &["AESGCM", "CHACHA20"]];
 
 /// The suites of TLS 1.3 in OpenSSL's order.
 const NEW_SUITES: [&[&str]; 3] =
@@ -280,32 +280,70 @@ impl SuiteSelection {
     }
 }
 
+/// The lists that stand for others at the beginning of a list: those of RFC 6460, and that of the
+/// system on Red Hat's, which Weir does not read.
+const WHOLE_LISTS: [(&str, &str); 5] = [
+    ("SUITEB128ONLY", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+    ("SUITEB128C2", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384"),
+    ("SUITEB128", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384"),
+    ("SUITEB192", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+    ("PROFILE=SYSTEM", "DEFAULT"),
+];
+
 /// Reads a list of suites of TLS 1.2.
 fn old_suites(text: &str) -> TlsList {
+    let whole = WHOLE_LISTS.iter().find(|(name, _)| text.starts_with(name));
+    let mut rest = whole.map_or(text, |(_, list)| list);
     let mut list = TlsList::default();
     let mut selection = SuiteSelection { selected: Vec::new(), others: OLD_SUITES.to_vec() };
-    for word in text.split([':', ',', ' ', ';']).filter(|word| !word.is_empty()) {
-        if let Some(command) = word.strip_prefix('@') {
-            if command == "STRENGTH" {
+    while let Some(first) = rest.chars().next() {
+        let operator = Some(first).filter(|first| matches!(first, '!' | '-' | '+' | '@'));
+        let behind = if operator.is_some() { &rest[1..] } else { rest };
+        let end = behind.find(|letter| !is_of_words(letter)).unwrap_or(behind.len());
+        let (name, after) = behind.split_at(end);
+        rest = if name.is_empty() {
+            after.get(first_length(after)..).unwrap_or_default()
+        } else {
+            after
+        };
+        match operator {
+            _ if name.is_empty() => {}
+            Some('@') if name == "STRENGTH" => {
                 selection.selected.sort_by_key(|suite| suite.aliases.contains(&"AES128"));
             }
-            continue;
-        }
-        let operator = word.chars().next().filter(|first| matches!(first, '!' | '-' | '+'));
-        let name = word.trim_start_matches(['!', '-', '+']);
-        selection.apply(operator, |suite| is_selected(name, suite));
-        // Names of TLS 1.3 have no effect here, in OpenSSL neither.
-        let is_new = NEW_SUITES.iter().any(|names| names.contains(&name));
-        if operator.is_none() && !is_new {
-            if OLD_SUITES.iter().any(|suite| is_selected(name, suite)) {
-                list.is_wide |= is_wide(name);
-            } else {
-                list.lacking.push(word.to_owned());
+            Some('@') => {}
+            _ => {
+                selection.apply(operator, |suite| is_selected(name, suite));
+                list.note(name, operator);
             }
         }
     }
     list.names = selection.selected.iter().map(|suite| suite.name).collect();
     list
+}
+
+/// Returns true for the letters of words and of their combinations.
+fn is_of_words(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '=' | '_' | '+')
+}
+
+fn first_length(text: &str) -> usize {
+    text.chars().next().map_or(0, char::len_utf8)
+}
+
+impl TlsList {
+    /// Notes what a word that adds suites selects besides those of Weir.
+    fn note(&mut self, name: &str, operator: Option<char>) {
+        // Names of TLS 1.3 have no effect here, in OpenSSL neither.
+        if operator.is_some() || NEW_SUITES.iter().any(|names| names.contains(&name)) {
+            return;
+        }
+        if OLD_SUITES.iter().any(|suite| is_selected(name, suite)) {
+            self.is_wide |= is_wide(name);
+        } else {
+            self.lacking.push(name.to_owned());
+        }
+    }
 }
 
 /// Returns true if a name, or all words of a combination such as `EECDH+AESGCM`, select a suite.
@@ -314,11 +352,7 @@ fn is_selected(name: &str, suite: &OldSuite) -> bool {
         return true;
     }
     name.split('+').all(|word| {
-        let word = word.to_ascii_uppercase();
-        let word = match word.as_str() {
-            "ECDSA" => "AECDSA",
-            word => word,
-        };
+        let word = if word == "ECDSA" { "aECDSA" } else { word };
         let is_fips = word == "FIPS" && suite.aliases.contains(&"AESGCM");
         !word.is_empty() && (EVERY.contains(&word) || suite.aliases.contains(&word)) || is_fips
     })
@@ -327,9 +361,8 @@ fn is_selected(name: &str, suite: &OldSuite) -> bool {
 /// Returns true if a word selects suites that Weir has not, beside some that it has.
 fn is_wide(name: &str) -> bool {
     let is_name = OLD_SUITES.iter().any(|suite| name == suite.name || name == suite.iana);
-    let words: Vec<String> = name.split('+').map(str::to_ascii_uppercase).collect();
-    let is_narrow =
-        NARROW.iter().all(|narrow| words.iter().any(|word| narrow.contains(&word.as_str())));
+    let words: Vec<&str> = name.split('+').collect();
+    let is_narrow = NARROW.iter().all(|narrow| words.iter().any(|word| narrow.contains(word)));
     !is_name && !is_narrow
 }
 
@@ -385,22 +418,38 @@ mod tests {
         fn lists_select_the_suites_of_openssl_in_its_order(
             words in prop::collection::vec(
                 (
+                    prop::sample::select(vec!["", ":", " ", ",", "; "]),
                     prop::sample::select(vec!["", "", "", "!", "-", "+"]),
                     prop::sample::select(WORDS.to_vec()),
                 ),
                 1..7,
             ),
-            ends_in_strength in any::<bool>(),
+            end in prop::sample::select(vec!["", "@STRENGTH", ":@STRENGTH", "@SECLEVEL=1", ":@SECLEVEL=2"]),
         ) {
-            let mut list: Vec<String> =
-                words.iter().map(|(sign, word)| format!("{sign}{word}")).collect();
-            if ends_in_strength {
-                list.push("@STRENGTH".to_owned());
-            }
             // A list that begins with `-` is an option of the program.
-            let list = format!("MEDIUM:{}", list.join(":"));
+            let mut list = "MEDIUM".to_owned();
+            for (separator, sign, word) in &words {
+                // `!` ends a word, too.
+                list.push_str(if *sign == "!" { separator } else { ":" });
+                list.push_str(&format!("{sign}{word}"));
+            }
+            list.push_str(end);
             prop_assert_eq!(old_suites(&list).names, of_openssl(&list), "{}", list);
         }
+    }
+
+    #[test]
+    fn lists_may_stand_for_others() {
+        let all: Vec<_> = OLD_SUITES.iter().map(|suite| suite.name).collect();
+        for list in ["DEFAULT@SECLEVEL=1", "PROFILE=SYSTEM", "ALL:!aNULL:@STRENGTH"] {
+            assert_eq!(old_suites(list).names.len(), all.len(), "{list}");
+        }
+        let suite_b = ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"];
+        assert_eq!(old_suites("SUITEB128").names, suite_b);
+        assert_eq!(old_suites("SUITEB128ONLY").names, suite_b[..1]);
+        assert_eq!(old_suites("SUITEB192").names, suite_b[1..]);
+        let glued = "EECDH+ECDSA+AESGCM:EECDH+aRSA+AESGCM!RC4";
+        assert_eq!(old_suites(glued).names, of_openssl(glued));
     }
 
     #[test]

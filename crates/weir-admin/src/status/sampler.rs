@@ -66,21 +66,8 @@ impl Marks {
 
     /// Takes in the figures of the last second.
     fn take(&mut self, more: &Figures, snapshot: &Snapshot) {
-        let mut requests: HashMap<Marked, u64> = HashMap::new();
-        for cell in &more.cells {
-            let count = cell.tally.requests();
-            *requests.entry(Marked::Listener(cell.listener.clone())).or_default() += count;
-            if cell.pool.is_empty() {
-                continue;
-            }
-            *requests.entry(Marked::Pool(cell.pool.clone())).or_default() += count;
-            if !cell.endpoint.is_empty() {
-                let endpoint = Marked::Endpoint(cell.pool.clone(), cell.endpoint.clone());
-                *requests.entry(endpoint).or_default() += count;
-            }
-        }
         let now = Instant::now();
-        for (who, count) in requests {
+        for (who, count) in ended_requests(more) {
             let mark = self.by_name.entry(who).or_default();
             mark.requests = mark.requests.max(count);
             mark.last = Some(now);
@@ -105,6 +92,25 @@ impl Marks {
             Marked::Endpoint(pool, name) => snapshot.endpoint(pool, name).is_some(),
         });
     }
+}
+
+/// Returns the number of requests that have ended at each listener, pool and endpoint with any. A
+/// tunnel that goes on has figures without one.
+fn ended_requests(more: &Figures) -> HashMap<Marked, u64> {
+    let mut requests: HashMap<Marked, u64> = HashMap::new();
+    for cell in more.cells.iter().filter(|cell| cell.tally.requests() > 0) {
+        let count = cell.tally.requests();
+        *requests.entry(Marked::Listener(cell.listener.clone())).or_default() += count;
+        if cell.pool.is_empty() {
+            continue;
+        }
+        *requests.entry(Marked::Pool(cell.pool.clone())).or_default() += count;
+        if !cell.endpoint.is_empty() {
+            let endpoint = Marked::Endpoint(cell.pool.clone(), cell.endpoint.clone());
+            *requests.entry(endpoint).or_default() += count;
+        }
+    }
+    requests
 }
 
 /// The totals and the recent figures at one moment.
@@ -206,4 +212,32 @@ impl Sampler {
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic under the lock is a separate bug; the value is never left half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_stats::Times;
+    use weir_stats::metrics::{Asked, Done, MetricsRegistry, Outcome, TransferredBytes};
+
+    use super::*;
+
+    #[test]
+    fn a_tunnel_that_goes_on_is_no_request_that_has_ended() {
+        let numbers = MetricsRegistry::new(1);
+        let (tunnels, app) =
+            (numbers.route("web", "a", "tunnels"), numbers.route("web", "b", "app"));
+        tunnels.transferred(0, None, TransferredBytes { received: 0, sent: 9 });
+        let done = Done {
+            request_id: b"",
+            asked: Asked::default(),
+            ended_us: 1,
+            times: &Times::default(),
+            outcome: Outcome { status: 200, ..Outcome::default() },
+            counted: TransferredBytes::default(),
+        };
+        let _ = numbers.record(0, &app, None, &done);
+        let found = ended_requests(&numbers.read());
+        let expected = [Marked::Listener("web".to_owned()), Marked::Pool("app".to_owned())];
+        assert_eq!(found, HashMap::from(expected.map(|who| (who, 1))));
+    }
 }

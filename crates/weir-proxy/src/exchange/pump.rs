@@ -129,15 +129,15 @@ pub(crate) struct Pump {
 
 /// The use of bulk buffers.
 enum BulkReads {
-    /// There is none.
+    /// The body never has one.
     Never,
     /// The source has had less than a small buffer at a time.
-    Little,
+    Small,
     /// The last read filled its buffer: the next one gets a bulk buffer if one is free.
-    Much,
-    /// The buffer is a bulk buffer, and is counted as long as the lease lives. `much` tells if the
-    /// last read was more than a small buffer takes.
-    InUse { _lease: BulkLease, much: bool },
+    Eligible,
+    /// The buffer is a bulk buffer, and is counted as long as the lease lives. `is_needed` tells if
+    /// the last read would have filled a small one.
+    InUse { _lease: BulkLease, is_needed: bool },
 }
 
 /// A source that has ended.
@@ -221,7 +221,7 @@ impl Pump {
             conversion: None,
             is_whole: false,
             surplus: bounds.surplus,
-            bulk: if bounds.bulk { BulkReads::Little } else { BulkReads::Never },
+            bulk: if bounds.bulk { BulkReads::Small } else { BulkReads::Never },
         }
     }
 
@@ -457,8 +457,8 @@ impl Pump {
             return self.poll_bare_head(context, sink).map_err(|_| PumpFailure::Write);
         }
         let mut turn = ByteTurn::new();
+        let mut before = self.work();
         loop {
-            let before = self.work();
             // Body bytes that came with the head are sent with it.
             if self.direct.is_empty() && self.tail.is_empty() {
                 self.decode()?;
@@ -477,6 +477,14 @@ impl Pump {
                 self.finished = true;
                 return Poll::Ready(Ok(()));
             }
+            let moved = usize::try_from(self.work() - before).unwrap_or(usize::MAX);
+            if turn.is_over_after(moved) {
+                self.waiting = Waiting::Turn;
+                self.give_bulk_back(buffers);
+                end_turn(context);
+                return Poll::Pending;
+            }
+            before = self.work();
             if !self.has_undecoded() {
                 self.waiting = Waiting::Read;
                 match self.poll_fill(context, source, buffers) {
@@ -487,13 +495,6 @@ impl Pump {
                         return Poll::Pending;
                     }
                 }
-            }
-            let moved = usize::try_from(self.work() - before).unwrap_or(usize::MAX);
-            if turn.is_over_after(moved) {
-                self.waiting = Waiting::Turn;
-                self.give_bulk_back(buffers);
-                end_turn(context);
-                return Poll::Pending;
             }
         }
     }
@@ -569,7 +570,7 @@ impl Pump {
             self.raw.clear();
             self.at = 0;
         }
-        if matches!(self.bulk, BulkReads::Much) && self.raw.is_empty() {
+        if matches!(self.bulk, BulkReads::Eligible) && self.raw.is_empty() {
             self.take_bulk(buffers);
         }
         if self.raw.capacity() == 0 {
@@ -587,18 +588,23 @@ impl Pump {
                 }
                 return Poll::Pending;
             }
-            Poll::Ready(read) => read.map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => PumpFailure::Unannounced,
-                _ => PumpFailure::Read,
-            })?,
+            Poll::Ready(read) => {
+                if !matches!(read, Ok(1..)) {
+                    self.give_bulk_back(buffers);
+                }
+                read.map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => PumpFailure::Unannounced,
+                    _ => PumpFailure::Read,
+                })?
+            }
         };
         self.has_read = true;
         self.read += read as u64;
         match &mut self.bulk {
-            BulkReads::Little if self.raw.len() == self.raw.capacity() => {
-                self.bulk = BulkReads::Much;
+            BulkReads::Small if self.raw.len() == self.raw.capacity() => {
+                self.bulk = BulkReads::Eligible;
             }
-            BulkReads::InUse { much, .. } => *much = read >= SMALL_BUFFER,
+            BulkReads::InUse { is_needed, .. } => *is_needed = read >= SMALL_BUFFER,
             _ => {}
         }
         if read == 0 {
@@ -611,17 +617,17 @@ impl Pump {
     fn take_bulk(&mut self, buffers: &Buffers) {
         if let Some((buffer, lease)) = buffers.bulk() {
             buffers.give_back(std::mem::replace(&mut self.raw, buffer));
-            self.bulk = BulkReads::InUse { _lease: lease, much: true };
+            self.bulk = BulkReads::InUse { _lease: lease, is_needed: true };
         }
     }
 
     /// Gives a bulk buffer back whose bytes were sent.
     fn give_bulk_back(&mut self, buffers: &Buffers) {
-        let BulkReads::InUse { much, .. } = self.bulk else { return };
+        let BulkReads::InUse { is_needed, .. } = self.bulk else { return };
         if self.at == self.raw.len() && self.direct.is_empty() {
             buffers.give_back(std::mem::take(&mut self.raw));
             self.at = 0;
-            self.bulk = if much { BulkReads::Much } else { BulkReads::Little };
+            self.bulk = if is_needed { BulkReads::Eligible } else { BulkReads::Small };
         }
     }
 

@@ -24,7 +24,6 @@ use crate::limits::TUNNEL_LOOK;
 use crate::net::Net;
 use crate::net::buffers::Buffers;
 use crate::routing::route::CompiledRoute;
-
 use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
 use crate::upstream::EndpointRef;
@@ -124,7 +123,7 @@ impl Direction {
 pub(crate) struct Switched<'a, N: Net> {
     /// The longest time without a byte in either direction.
     pub(crate) patience: Duration,
-    /// The same after the client has ended its side, if it is another.
+    /// The limit in place of `patience` once the client has ended its side; `None` keeps `patience`.
     pub(crate) after_client: Option<Duration>,
     pub(crate) upstream: Box<UpstreamConnection<N::Stream>>,
     /// The first bytes for the client: those received after the head of the 101.
@@ -211,9 +210,10 @@ pub(crate) async fn run<C: ClientSide>(
             }
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
+        // A side whose bytes wait for the other is not silent.
         let half_closed = match (up.ended, down.ended) {
-            (true, false) => after_client,
-            (false, true) => after_endpoint,
+            (true, false) if down.pump.waiting == Waiting::Read => after_client,
+            (false, true) if up.pump.waiting == Waiting::Read => after_endpoint,
             _ => None,
         };
         let deadline = progress.1 + half_closed.unwrap_or(patience);

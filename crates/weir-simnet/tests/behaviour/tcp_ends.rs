@@ -258,6 +258,24 @@ fn a_side_that_stays_open_has_its_own_time_after_the_other_has_ended() {
 }
 
 #[test]
+fn a_side_whose_bytes_wait_for_the_other_is_not_silent() {
+    play_plain(&format!("{POOL} timeout half_closed=2s;"), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.finish().await;
+        let mut upstream = origin.accept().await;
+        upstream.expect_end().await;
+        let sent = upstream.send_what_fits(4 << 20).await;
+        // The client reads nothing for longer than the server may be silent.
+        pass(10_000).await;
+        assert_eq!(client.exactly(sent).await.len(), sent);
+        drop(upstream);
+        client.expect_end().await;
+        world.expect_logged("tunnel_closed", Some(200)).await;
+    });
+}
+
+#[test]
 fn the_bytes_of_a_connection_are_counted_while_it_lasts_and_once() {
     play_plain("server name=one 10.0.1.1:80;", async |world| {
         let bytes = || {

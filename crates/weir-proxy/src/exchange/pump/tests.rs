@@ -214,3 +214,23 @@ impl AsyncRead for Bursts {
 }
 
 impl BodySource for Bursts {}
+
+#[test]
+fn a_bulk_buffer_is_given_back_at_the_end_of_a_turn_and_of_the_bytes() {
+    let context = &mut Context::from_waker(Waker::noop());
+    let buffers = Buffers::default();
+    let (framing, bounds) = (Framing::UntilClose, Bounds { bulk: true, ..Bounds::default() });
+    let mut pump = Pump::new(Vec::new(), framing, Encoder::Plain, Vec::new(), 0, bounds);
+    let mut source = tokio::io::AsyncReadExt::take(tokio::io::repeat(b'x'), 8 << 20);
+    let (mut turns, mut sink) = (0, tokio::io::sink());
+    while pump.poll(context, &mut source, &mut sink, &buffers).is_pending() {
+        assert_eq!((pump.waiting, buffers.bulk_in_use()), (Waiting::Turn, 0));
+        turns += 1;
+        let most = turns * (TURN_BYTES + 2 * SMALL_BUFFER) as u64;
+        assert!(pump.read + pump.written <= most, "{} bytes in {turns} turns", pump.written);
+    }
+    assert!(pump.is_finished() && turns >= 16, "{turns} turns");
+    assert_eq!(buffers.bulk_in_use(), 0);
+}
+
+impl BodySource for tokio::io::Take<tokio::io::Repeat> {}
