@@ -32,7 +32,7 @@ pub(crate) fn target(data: &[u8]) {
 
 /// Reads the beginning of a connection whose bytes arrive in pieces.
 fn read(data: &[u8], ends: &[usize]) -> Beginning {
-    let (mut stream, mut bytes) = (Pieces { data, at: 0, ends: ends.to_vec() }, Vec::new());
+    let (mut stream, mut bytes) = (ArrivingBytes { data, at: 0, ends: ends.to_vec() }, Vec::new());
     let beginning = {
         let mut reading = pin!(read_beginning(&mut stream, &mut bytes, |_| {}));
         let polled = reading.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -44,13 +44,13 @@ fn read(data: &[u8], ends: &[usize]) -> Beginning {
 }
 
 /// The connection: each read ends at the end of a piece at the latest.
-struct Pieces<'a> {
+struct ArrivingBytes<'a> {
     data: &'a [u8],
     at: usize,
     ends: Vec<usize>,
 }
 
-impl AsyncRead for Pieces<'_> {
+impl AsyncRead for ArrivingBytes<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         _context: &mut Context<'_>,
