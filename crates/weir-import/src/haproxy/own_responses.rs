@@ -62,7 +62,7 @@ impl HaproxyConverter<'_> {
         }
         let mut target = NativeLine::new("", span).keyword("respond").value(&status);
         if let Some(file) = file {
-            return self.whole_answer(&file, &status, block, span);
+            return self.whole_answer(line, &file, &status, block);
         }
         match body {
             Some(text) if !matches!(status.as_str(), "204" | "304") => {
@@ -77,21 +77,20 @@ impl HaproxyConverter<'_> {
     /// Returns the response that a file is, with its own status if it names one.
     fn whole_answer(
         &mut self,
+        line: LineId,
         file: &str,
         status: &str,
         mut block: Vec<Directive>,
-        span: SourceSpan,
     ) -> Result<RuleEffect, String> {
+        let span = self.sections.span(line);
         let page = self.whole_page(file)?;
+        self.report_dropped(line, file);
         let status = page.status.map_or_else(|| status.to_owned(), |own| own.to_string());
         let mut target = NativeLine::new("", span).keyword("respond").value(&status);
         if !matches!(status.as_str(), "204" | "304") {
             target = target.value(&page.body).option("type", &page.kind);
         }
-        for (name, value) in &page.headers {
-            let edit = NativeLine::new("response_header", span).keyword("set");
-            block.push(edit.value(name).value(value).end());
-        }
+        block.extend(page.edits(span));
         Ok(RuleEffect::Ends(target.into_words(), block))
     }
 
