@@ -70,7 +70,8 @@ impl HaproxyConverter<'_> {
         Ok(&id.ok_or(NO_FORMAT)?.text)
     }
 
-    /// Returns the text of `%ID`, which only shows an id that was made before.
+    /// Returns the text of `%ID`, which only shows an id that was made before. HAProxy makes one
+    /// for each request that it passes on, whether a header sends it or not.
     pub(super) fn id_field(&self, scope: &RuleScope) -> Result<String, String> {
         let Some(id) = &self.unique_id else {
             // Logs have a dash for what has no value.
@@ -81,16 +82,23 @@ impl HaproxyConverter<'_> {
             };
         };
         let is_made = match scope.place {
-            FormatPlace::Log => true,
-            FormatPlace::Response => id.header.is_some(),
+            FormatPlace::Log | FormatPlace::Response => true,
             // A text of a rule for responses.
-            FormatPlace::Request => id.header.is_some() && scope.variable("status").is_some(),
+            FormatPlace::Request => scope.variable("status").is_some(),
         };
         if !is_made {
             return Err("`%ID` has no value here yet: write `%[unique-id]`, which makes it".into());
         }
         Ok(id.text.clone())
     }
+}
+
+/// Returns true if a text has the field `%ID`.
+pub(super) fn shows_id(text: &str) -> bool {
+    text.split('%').skip(1).any(|field| {
+        let flags = field.strip_prefix('{').and_then(|flags| flags.split_once('}'));
+        flags.map_or(field, |(_, name)| name).starts_with("ID")
+    })
 }
 
 /// Returns a format with one blank where it has several, and none behind flags, as HAProxy merges

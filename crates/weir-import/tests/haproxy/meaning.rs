@@ -1013,6 +1013,11 @@ fn an_id_of_requests_has_the_form_that_the_file_names() {
     check(&format!("{format}{early}"), "http-request set-header", "refused", "`%[unique-id]`");
     let late = "http-response set-header X-A %ID";
     check(&format!("{format}{late}"), "http-response set-header", "honoured", "");
+    // HAProxy makes the id for each request that it passes on, without a header too.
+    let alone = "unique-id-format %[uuid()]\n http-response set-header X-A %ID";
+    check(alone, "http-response set-header", "honoured", "");
+    let own = "unique-id-format %[uuid()]\n http-after-response set-header X-A %{+Q}ID";
+    check(own, "http-after-response", "differently", "empty `%ID`");
     check("unique-id-header X-Id", "unique-id-header", "ignored", "");
     check("unique-id-format %[frob]", "unique-id-format", "refused", "`frob`");
     let changed =
