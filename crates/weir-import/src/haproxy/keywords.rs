@@ -950,7 +950,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("req.ver", "n", KeywordHandling::Converted, "`variable` of a `convert`; converters too"),
     row("status", "n", KeywordHandling::Converted, "`variable` of a `convert`; converters too"),
     row("res.hdr", "n", KeywordHandling::Converted, "`variable` of a `convert`; converters too"),
-    row("uuid", "n", KeywordHandling::Converted, "`$request_id` in the form of a UUID, the same one throughout a request"),
+    row("uuid", "n", KeywordHandling::Converted, "`$request_id` in the form of a UUID; the second use in a file and those after it are digests of it"),
     row("http_auth_user", "n", KeywordHandling::Converted, "`$remote_user`"),
     row("http_auth_type", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$http_authorization`"),
     row("http_auth_bearer", "n", KeywordHandling::Converted, "`variable` of a `convert` of `$http_authorization`, or of another header"),

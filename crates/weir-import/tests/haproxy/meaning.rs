@@ -1,5 +1,7 @@
 //! The meaning of lines in HAProxy where the differential suite cannot see it.
 
+use std::collections::HashSet;
+
 use weir_config::model::{AdminAccess, Policy, Probe, Role};
 use weir_import::{HaproxyVersion, haproxy_bytes};
 
@@ -1027,6 +1029,32 @@ fn an_id_of_requests_has_the_form_that_the_file_names() {
     let native = proxies(&logged, "").native();
     let line = native.lines().find(|line| line.trim().starts_with("format")).unwrap();
     assert!(line.contains('_') && !line.contains("request_id"), "{line}");
+}
+
+#[test]
+fn each_use_of_a_uuid_has_a_value_of_its_own() {
+    let lines = "http-request set-header X-A %[uuid()]\n http-request set-var(txn.b) uuid()\n \
+                 http-request set-header X-B %[var(txn.b)]/%[var(txn.b)]\n \
+                 http-request set-header X-C %[uuid()]/%[uuid()]\n \
+                 http-request return status 200 hdr X-D %[uuid()] hdr X-E %[uuid()] if { path /r }";
+    let imported = proxies(lines, "");
+    let native = imported.native();
+    let value = |name: &str| {
+        let line = native.lines().find(|line| line.contains(&format!("\"{name}\""))).unwrap();
+        line.split('"').nth(3).unwrap().to_owned()
+    };
+    let halves = |name: &str| {
+        let value = value(name);
+        let (one, other) = value.split_once('/').unwrap();
+        [one.to_owned(), other.to_owned()]
+    };
+    // A variable keeps the value that it was set to.
+    let [b, same] = halves("X-B");
+    assert_eq!(b, same, "{native}");
+    let all = [value("X-A"), b, value("X-D"), value("X-E")];
+    let all: HashSet<String> = all.into_iter().chain(halves("X-C")).collect();
+    assert_eq!(all.len(), 6, "{native}");
+    config(imported);
 }
 
 #[test]
