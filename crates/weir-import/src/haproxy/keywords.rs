@@ -870,7 +870,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("set-dst-port", "q", KeywordHandling::Refused, "name the proxy in front in `trusted_proxies` of a native file"),
     row("set-priority-class", "q", KeywordHandling::Refused, "the queue is in the order of arrival, so that no request overtakes another: give requests that must not wait a backend of their own"),
     row("set-priority-offset", "q", KeywordHandling::Refused, "the queue is in the order of arrival, so that no request overtakes another: give requests that must not wait a backend of their own"),
-    row("set-timeout", "q", KeywordHandling::Converted, "`timeout` of the routes that its condition leads to; `client` and expressions are refused"),
+    row("set-timeout", "q", KeywordHandling::Converted, "`timeout` of the routes that its condition leads to; `client` and expressions are refused, and each in a `frontend`"),
     row("set-retries", "q", KeywordHandling::Refused, "write a backend with these settings"),
     row("set-bandwidth-limit", "qr", KeywordHandling::Refused, "write a backend with these settings"),
     row("cache-use", "q", KeywordHandling::Refused, "Weir has no cache"),

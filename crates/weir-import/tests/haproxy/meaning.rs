@@ -1117,6 +1117,19 @@ fn times_of_some_requests_are_those_of_routes() {
     check("client 5s", "`timeout client`");
     check("server 0", "of 0");
     check("frob 5s", "neither");
+    // A frontend has no times of servers, but may inherit those of its `defaults`.
+    let rule = "http-request set-timeout server 5s";
+    let imported = proxies(rule, "");
+    let (word, reason) = outcome(&imported.coverage, "http-request set-timeout");
+    assert!(word == "refused" && reason.contains("in the backends"), "{word} {reason}");
+    let inherited = text(&format!(
+        "defaults d\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n \
+         {rule}\nfrontend f from d\n bind 127.0.0.1:1\n default_backend b\n\
+         defaults e\n mode http\n timeout connect 1s\n timeout server 1s\n\
+         backend b from e\n server s 127.0.0.1:2\n"
+    ));
+    assert_eq!(outcome(&inherited.coverage, "http-request set-timeout").0, "honoured");
+    assert!(inherited.native().contains("read=5s"), "{}", inherited.native());
 }
 
 #[test]
