@@ -377,6 +377,42 @@ fn pages_and_name_servers_are_taken_over() {
 }
 
 #[test]
+fn the_headers_of_a_file_are_sent_but_for_those_of_a_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let import = |headers: &str, place: &str| {
+        let path = folder.path().join("page.http");
+        std::fs::write(&path, format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\nbody")).unwrap();
+        proxies(&place.replace("FILE", &path.display().to_string()), "")
+    };
+    for place in [
+        "errorfile 503 FILE",
+        "http-error status 503 errorfile FILE",
+        "http-request return status 200 errorfile FILE",
+    ] {
+        let directive = place.split(" status").next().unwrap().trim_end_matches(" FILE");
+        let imported = import("Set-Cookie: a=1\r\nset-cookie: b=2", place);
+        assert_eq!(outcome(&imported.coverage, directive).0, "honoured");
+        let native = imported.native();
+        for line in ["set \"Set-Cookie\" \"a=1\"", "add \"set-cookie\" \"b=2\""] {
+            assert!(native.contains(&format!("response_header {line}")), "{line}: {native}");
+        }
+        config(imported);
+        for name in ["Keep-Alive", "Upgrade", "TE", "Trailer", "Proxy-Connection"] {
+            let imported = import(&format!("X-A: a\r\n{name}: 1"), place);
+            let (word, reason) = outcome(&imported.coverage, directive);
+            assert!(word == "differently" && reason.contains(name), "{place}: {word} {reason}");
+            assert!(imported.native().contains("\"X-A\""), "{place}");
+            config(imported);
+        }
+        for line in ["X-Bad Name: 1", "no-colon"] {
+            let imported = import(line, place);
+            let (word, reason) = outcome(&imported.coverage, directive);
+            assert!(word == "refused" && reason.contains("no header"), "{place}: {word} {reason}");
+        }
+    }
+}
+
+#[test]
 fn changes_under_conditions_are_routes_for_each_set_of_them_up_to_a_bound() {
     let rules = |count: usize| {
         (0..count)

@@ -792,6 +792,9 @@ fn what_has_no_effect_is_no_silent_difference() {
         assert_eq!(outcome(&imported.coverage, contents).0, expected, "{contents}");
     };
     check("ssl_conf_command Options KTLS", "ignored");
+    check("ssl_conf_command Options -SessionTicket", "differently");
+    check("ssl_conf_command Options KTLS,PrioritizeChaCha", "differently");
+    check("proxy_ssl_conf_command Options PrioritizeChaCha", "ignored");
     check("ssl_conf_command MinProtocol TLSv1.3", "refused");
     check("ssl_session_tickets off", "differently");
     check("ssl_session_tickets on", "ignored");

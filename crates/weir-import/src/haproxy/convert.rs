@@ -16,6 +16,7 @@ use super::page_file::PageFile;
 use super::process::ProcessSettings;
 use super::scope::{FormatPlace, RuleScope, UniqueId};
 use super::sections::{LineId, LineOutcomes, SectionId, Sections};
+use super::unique_id::UuidUses;
 use super::values::{self, PageStatus};
 use super::version::HaproxyVersion;
 use crate::coverage::{Coverage, DefaultDifference};
@@ -83,6 +84,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) proxies_in_front: ProxiesInFront,
     /// The id of the requests of the frontend being read.
     pub(super) unique_id: Option<UniqueId>,
+    /// The uses of `uuid()` so far.
+    pub(super) uuid_uses: UuidUses,
     /// The slots of the rules of the frontend being read that capture a value.
     pub(super) capture_slots: HashMap<LineId, usize>,
     /// The section of the line whose condition was read last.
@@ -162,6 +165,7 @@ impl<'s> HaproxyConverter<'s> {
             used_acls: HashSet::new(),
             proxies_in_front: ProxiesInFront::default(),
             unique_id: None,
+            uuid_uses: UuidUses::default(),
             capture_slots: HashMap::new(),
             section_of_condition: None,
             passes_bytes: false,

@@ -76,7 +76,7 @@ impl SampleText {
     }
 
     /// Returns a text that is right whatever rules before it have changed.
-    fn settled(text: &str) -> Self {
+    pub(super) fn settled(text: &str) -> Self {
         Self { settled: true, ..Self::text(text) }
     }
 
@@ -141,6 +141,7 @@ impl HaproxyConverter<'_> {
                 (SampleText::settled(&value.replace('$', "$$")), 0)
             }
             None if name == "unique-id" => (SampleText::text(self.unique_id_text()?), 0),
+            None if name == "uuid" => (self.uuid_uses.uuid(&expression.fetch, span)?, 0),
             None if name == "be_name" => (backend_name(scope)?, 0),
             None if name == "fe_conn" => {
                 let frontend = expression.fetch.arguments.first().map_or("", String::as_str);
@@ -211,7 +212,6 @@ impl HaproxyConverter<'_> {
                 };
                 text.ok_or_else(|| format!("nothing is captured as `{name}({argument})`"))
             }
-            "uuid" if matches!(argument, "" | "4" | "7") => Ok(uuid(argument)),
             "http_auth_bearer" => Ok(bearer(argument)),
             "var" => Ok(SampleText::settled(if let Some(text) = scope.known_variable(argument)? {
                 text
@@ -335,18 +335,6 @@ fn named_value(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleText
     sample.settled = set.is_some();
     sample.of_response = text.contains("sent_");
     Ok(Some(sample))
-}
-
-/// Returns a number of 128 bits in the form of RFC 9562: the id of the request, with the bits that
-/// tell the version.
-fn uuid(version: &str) -> SampleText {
-    let version = if version == "7" { "7" } else { "4" };
-    let form = "^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$";
-    SampleText::settled("${request_id}").step(&[
-        "regsub",
-        form,
-        &format!("\\1-\\2-{version}\\3-a\\4-\\5"),
-    ])
 }
 
 /// Returns the token of a header `Authorization: Bearer`, or of another header.
@@ -533,7 +521,7 @@ fn constant_fetch(name: &str, argument: &str) -> Option<SampleText> {
 }
 
 /// Returns the reason why a fetch has no value.
-fn without_value(name: &str) -> String {
+pub(super) fn without_value(name: &str) -> String {
     let row = keywords::find(name, "condition");
     let row = row.filter(|row| row.handling == KeywordHandling::Refused);
     match row.map(|row| row.note).or_else(|| documented_samples::reason(name)) {

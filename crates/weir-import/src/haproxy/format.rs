@@ -71,6 +71,7 @@ impl HaproxyConverter<'_> {
                 after
             } else {
                 let mut written = String::new();
+                self.uuid_uses.begin_field(text.len() - rest.len());
                 let after = self.field(after, scope, span, (&mut written, flags))?;
                 out.push_str(&written);
                 after
@@ -82,6 +83,7 @@ impl HaproxyConverter<'_> {
             }
         }
         out.push_str(rest);
+        self.uuid_uses.begin_field(0);
         Ok(out)
     }
 

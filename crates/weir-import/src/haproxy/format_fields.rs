@@ -1,5 +1,5 @@
-//! The short fields of HAProxy's log format: the variables that have their values, and the places in
-//! which they have one. Rules for requests run before most of what a log tells is known.
+//! The short fields of HAProxy's log format: the variables that have their values, and the places
+//! in which they have one. Rules for requests run before most of what a log tells is known.
 
 use super::convert::HaproxyConverter;
 use super::scope::{FormatPlace, READS_CHANGED, RuleScope};
@@ -32,7 +32,7 @@ const LOG_FIELDS: [&str; 35] = [
     "ms", "si", "sp", "Tu",
 ];
 
-/// Fields of which two stand for more than a variable.
+/// Further fields, with the text that each stands for.
 const MORE: [(&str, &str); 4] = [
     ("HQ", "${is_args}${args}"),
     ("sslv", "${ssl_protocol}"),

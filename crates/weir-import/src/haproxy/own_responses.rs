@@ -1,4 +1,5 @@
-//! Responses of HAProxy's own: `deny` and `return` with their pages and texts, `auth`, and redirects.
+//! Responses of HAProxy's own: `deny` and `return` with their pages and texts, `auth`, and
+//! redirects.
 
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
@@ -31,7 +32,10 @@ impl HaproxyConverter<'_> {
                 "status" | "deny_status" => value.clone_into(&mut status),
                 "content-type" => kind = Some(value.to_owned()),
                 "string" => body = Some(value.replace('$', "$$")),
-                "lf-string" => body = Some(self.template(value, scope, span)?),
+                "lf-string" => {
+                    let span = arguments.get(at + 1).map_or(span, |word| word.span);
+                    body = Some(self.template(value, scope, span)?);
+                }
                 "lf-file" => {
                     let text = self.text_of(value)?;
                     body = Some(self.template(&text, scope, span)?);
@@ -44,8 +48,10 @@ impl HaproxyConverter<'_> {
                     continue;
                 }
                 "hdr" => {
-                    let text = arguments.get(at + 2).map_or("", |word| word.text.as_str());
-                    let text = self.template(text, scope, span)?;
+                    let text = match arguments.get(at + 2) {
+                        Some(word) => self.template(&word.text, scope, word.span)?,
+                        None => String::new(),
+                    };
                     let edit = NativeLine::new("response_header", span).keyword("add");
                     block.push(edit.value(value).value(&text).end());
                     at += 1;
@@ -62,7 +68,7 @@ impl HaproxyConverter<'_> {
         }
         let mut target = NativeLine::new("", span).keyword("respond").value(&status);
         if let Some(file) = file {
-            return self.whole_answer(&file, &status, block, span);
+            return self.whole_answer(line, &file, &status, block);
         }
         match body {
             Some(text) if !matches!(status.as_str(), "204" | "304") => {
@@ -77,21 +83,20 @@ impl HaproxyConverter<'_> {
     /// Returns the response that a file is, with its own status if it names one.
     fn whole_answer(
         &mut self,
+        line: LineId,
         file: &str,
         status: &str,
         mut block: Vec<Directive>,
-        span: SourceSpan,
     ) -> Result<RuleEffect, String> {
+        let span = self.sections.span(line);
         let page = self.whole_page(file)?;
+        self.report_dropped(line, file);
         let status = page.status.map_or_else(|| status.to_owned(), |own| own.to_string());
         let mut target = NativeLine::new("", span).keyword("respond").value(&status);
         if !matches!(status.as_str(), "204" | "304") {
             target = target.value(&page.body).option("type", &page.kind);
         }
-        for (name, value) in &page.headers {
-            let edit = NativeLine::new("response_header", span).keyword("set");
-            block.push(edit.value(name).value(value).end());
-        }
+        block.extend(page.edits(span));
         Ok(RuleEffect::Ends(target.into_words(), block))
     }
 

@@ -10,7 +10,7 @@ use weir_config::syntax::tree::Directive;
 use super::MOST_NAMED_BYTES;
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
-use super::page_file::PageFile;
+use super::page_file::{PageFile, faulty_header};
 use super::rules::{RouteDraft, RuleEdit};
 use super::sections::{LineId, SectionId};
 use super::values::PageStatus;
@@ -103,7 +103,13 @@ impl HaproxyConverter<'_> {
                 source => {
                     let (name, line) = match source {
                         PageSource::Text(body, kind) => {
-                            let page = PageFile { status: None, body, kind, headers: Vec::new() };
+                            let page = PageFile {
+                                status: None,
+                                body,
+                                kind,
+                                headers: Vec::new(),
+                                dropped: Vec::new(),
+                            };
                             (self.page_route(&page, status, span, drafts), line)
                         }
                         PageSource::Whole(path, own) => {
@@ -152,11 +158,7 @@ impl HaproxyConverter<'_> {
             target = target.value(&page.body).option("type", &page.kind);
         }
         let target = target.into_words();
-        let header = |(name, value): &(String, String)| {
-            let line = NativeLine::new("response_header", span).keyword("set");
-            line.value(name).value(value).end()
-        };
-        let headers: Vec<Directive> = page.headers.iter().map(header).collect();
+        let headers = page.edits(span);
         let line = NativeLine::new("page", span).words(target.iter().cloned());
         let shown = print(&[line.block(headers.clone())]);
         let name = self.response_names.entry(shown).or_default();
@@ -185,11 +187,23 @@ impl HaproxyConverter<'_> {
         page
     }
 
+    /// Reports the headers of a file that Weir does not send.
+    pub(super) fn report_dropped(&mut self, line: LineId, path: &str) {
+        // A file that cannot be read is told of at its place.
+        let Ok(page) = self.page_file(path) else { return };
+        if !page.dropped.is_empty() {
+            let names = page.dropped.join("`, `");
+            let how = format!("`{names}` of the file is not sent: Weir writes it, where needed");
+            self.outcomes.differs(line, how);
+        }
+    }
+
     /// Reads the file of a response of a rule, which is sent with the status in it.
     pub(super) fn whole_page(&mut self, path: &str) -> Result<Rc<PageFile>, String> {
         match self.page_status(path) {
             Some(PageStatus::Own(Some(200..=599))) | None => self.page_file(path),
             Some(PageStatus::Own(_)) => Err(NO_STATUS.to_owned()),
+            Some(PageStatus::NoHeaders) => Err(NO_HEADERS.to_owned()),
             Some(PageStatus::Empty | PageStatus::NoHead) => {
                 Err("the file does not begin with a status line".to_owned())
             }
@@ -292,6 +306,10 @@ impl HaproxyConverter<'_> {
                 );
                 return;
             }
+            Some(PageStatus::NoHeaders) => {
+                self.outcomes.refuse(line, NO_HEADERS);
+                return;
+            }
             Some(PageStatus::Own(found)) if found != Some(status) => {
                 match self.page_of_own(line, status, path, found) {
                     Ok(page) => drop(pages.insert(status, page)),
@@ -301,6 +319,7 @@ impl HaproxyConverter<'_> {
             }
             Some(PageStatus::Own(_)) | None => self.outcomes.honour(line),
         }
+        self.report_dropped(line, &path);
         self.default(
             "http-errors",
             "the body and the type of a page are used, not its other headers",
@@ -318,6 +337,7 @@ impl HaproxyConverter<'_> {
     ) -> Result<(PageSource, SourceSpan), String> {
         let own = found.filter(|found| matches!(found, 200..=599)).ok_or(NO_STATUS)?;
         self.outcomes.honour(line);
+        self.report_dropped(line, &path);
         if matches!(status, 400 | 408) {
             let how = "requests that cannot be read get a page of Weir's own with this status";
             self.outcomes.differs(line, how);
@@ -384,9 +404,11 @@ impl HaproxyConverter<'_> {
                 pages.insert(status, page);
                 return Ok(());
             }
+            Some(PageStatus::NoHeaders) => return Err(NO_HEADERS.to_owned()),
             Some(_) => return Err("the file does not begin with a status line".to_owned()),
         }
         self.outcomes.honour(line);
+        self.report_dropped(line, &path);
         pages.insert(status, (PageSource::File(path), self.sections.span(line)));
         Ok(())
     }
@@ -416,6 +438,8 @@ enum PageSource {
     Whole(String, u16),
 }
 
+const NO_HEADERS: &str = "the file has a line that is no header before its first empty line, so \
+                          HAProxy refuses it: write each as `Name: value`";
 const NO_STATUS: &str = "the file does not begin with a status from 200 to 599";
 
 /// Returns the line of an error that leads to a route.
@@ -434,12 +458,14 @@ fn read_status(path: &str) -> Option<PageStatus> {
     if bytes.is_empty() {
         return Some(PageStatus::Empty);
     }
-    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split_whitespace();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut words = text.lines().next().unwrap_or_default().split_whitespace();
     if !words.next().is_some_and(|word| word.starts_with("HTTP/1.")) {
         return Some(PageStatus::NoHead);
     }
     let status = words.next().and_then(|word| word.parse::<u16>().ok());
+    if faulty_header(&text).is_some() {
+        return Some(PageStatus::NoHeaders);
+    }
     Some(PageStatus::Own(status))
 }

@@ -14,6 +14,7 @@ use super::rule_effect::{RedirectText, RuleEffect};
 use super::rules::{REPLACING, ResponseEdit, ResponseRulesOf, RouteDraft, RuleEdit, RulePosition};
 use super::scope::{self, ChangedPart, ChangedResponse, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
+use super::unique_id::shows_id;
 use crate::native::{NativeLine, print, with_option};
 
 /// Responses of the server that no longer reach the client, when a condition has no conversion.
@@ -179,6 +180,11 @@ impl HaproxyConverter<'_> {
         let action = words.first().map_or("", |word| word.text.as_str());
         let arguments = words.get(1..).unwrap_or_default();
         let replaces = keyword == "http-response";
+        if !replaces && words.iter().any(|word| shows_id(&word.text)) {
+            let how = "responses of HAProxy's own to requests that it does not pass on have an \
+                       empty `%ID`; Weir has the id of the request";
+            self.outcomes.differs(line, how);
+        }
         // Texts of a response of its own do not read the one that it replaces.
         let texts = || {
             let mut texts = scope.at(FormatPlace::Request);

@@ -18,6 +18,11 @@ impl HaproxyConverter<'_> {
         line: LineId,
         arguments: &[LineWord],
     ) -> Result<RuleEffect, String> {
+        if self.sections.get(self.sections.section_of(line)).kind == "frontend" {
+            return Err("HAProxy refuses it in a `frontend`: write it in the backends, with the \
+                        same condition"
+                .to_owned());
+        }
         let [kind, time] = arguments else {
             return Err("write `set-timeout server` or `set-timeout tunnel` and a time".to_owned());
         };

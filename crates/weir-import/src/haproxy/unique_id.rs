@@ -3,15 +3,61 @@
 
 use weir_config::model::forbidden_edit;
 
+use std::collections::HashMap;
+
+use weir_config::source::SourceSpan;
+
 use super::conditions::AclTest;
 use super::convert::HaproxyConverter;
+use super::expressions::{SampleText, without_value};
 use super::rules::RuleEdit;
+use super::sample::SampleCall;
 use super::scope::{FormatPlace, READS_CHANGED, RuleScope, UniqueId};
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
 
 /// The reason for an id that no line defines.
 const NO_FORMAT: &str = "the frontend has no `unique-id-format`: write one, such as `%[uuid()]`";
+
+/// The places of a file that use `uuid()`. Each has a value of its own for a request, however often
+/// the place is read.
+#[derive(Default)]
+pub(super) struct UuidUses {
+    numbers: HashMap<(SourceSpan, usize), usize>,
+    /// The place of the field in the text that is being read.
+    field: usize,
+}
+
+impl UuidUses {
+    /// Notes the place of the field that is read next.
+    pub(super) fn begin_field(&mut self, at: usize) {
+        self.field = at;
+    }
+
+    /// Returns a number of 128 bits in the form of RFC 9562, with the bits that tell the version:
+    /// the id of the request at the first place, and a digest of it at any other.
+    pub(super) fn uuid(
+        &mut self,
+        call: &SampleCall,
+        span: SourceSpan,
+    ) -> Result<SampleText, String> {
+        let version = match call.arguments.first().map_or("", String::as_str) {
+            "" | "4" => "4",
+            "7" => "7",
+            _ => return Err(without_value(&call.name)),
+        };
+        let next = self.numbers.len();
+        let number = *self.numbers.entry((span, self.field)).or_insert(next);
+        let digits = if number == 0 {
+            SampleText::settled("${request_id}")
+        } else {
+            let source = SampleText::settled(&format!("${{request_id}}-{number}"));
+            source.step(&["sha1"]).step(&["hex"]).step(&["lower"])
+        };
+        let form = "^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$";
+        Ok(digits.step(&["regsub", form, &format!("\\1-\\2-{version}\\3-a\\4-\\5")]))
+    }
+}
 
 impl HaproxyConverter<'_> {
     /// Reads the id of a frontend, before its rules.
@@ -70,7 +116,8 @@ impl HaproxyConverter<'_> {
         Ok(&id.ok_or(NO_FORMAT)?.text)
     }
 
-    /// Returns the text of `%ID`, which only shows an id that was made before.
+    /// Returns the text of `%ID`, which only shows an id that was made before. HAProxy makes one
+    /// for each request that it passes on, whether a header sends it or not.
     pub(super) fn id_field(&self, scope: &RuleScope) -> Result<String, String> {
         let Some(id) = &self.unique_id else {
             // Logs have a dash for what has no value.
@@ -81,16 +128,23 @@ impl HaproxyConverter<'_> {
             };
         };
         let is_made = match scope.place {
-            FormatPlace::Log => true,
-            FormatPlace::Response => id.header.is_some(),
+            FormatPlace::Log | FormatPlace::Response => true,
             // A text of a rule for responses.
-            FormatPlace::Request => id.header.is_some() && scope.variable("status").is_some(),
+            FormatPlace::Request => scope.variable("status").is_some(),
         };
         if !is_made {
             return Err("`%ID` has no value here yet: write `%[unique-id]`, which makes it".into());
         }
         Ok(id.text.clone())
     }
+}
+
+/// Returns true if a text has the field `%ID`.
+pub(super) fn shows_id(text: &str) -> bool {
+    text.split('%').skip(1).any(|field| {
+        let flags = field.strip_prefix('{').and_then(|flags| flags.split_once('}'));
+        flags.map_or(field, |(_, name)| name).starts_with("ID")
+    })
 }
 
 /// Returns a format with one blank where it has several, and none behind flags, as HAProxy merges

@@ -46,6 +46,8 @@ pub(super) fn number(text: &str) -> Option<u64> {
 pub(super) enum PageStatus {
     Empty,
     NoHead,
+    /// A status line with lines below it that are no headers.
+    NoHeaders,
     /// A status line, with its status if that is a number.
     Own(Option<u16>),
 }

@@ -31,6 +31,7 @@ mod locations;
 mod logs;
 mod methods;
 mod missing_files;
+mod openssl_options;
 mod pass_url;
 mod place_variables;
 mod pools;

@@ -11,6 +11,7 @@ use weir_config::syntax::tree::{Directive, End, missing_semicolon};
 
 use super::directives::{self, Handling};
 use super::families::{of_family, of_unused_protocol};
+use super::openssl_options::options_difference;
 use super::values::{DefinedNames, ProxyHeaders, shows_path};
 use crate::coverage::{CoverageEntry, CoverageOutcome, shortened};
 
@@ -413,6 +414,14 @@ struct UnusedModules {
     passwords: bool,
 }
 
+/// Returns the outcome of OpenSSL's command `Options`.
+fn of_options(list: &str, name: &str) -> CoverageOutcome {
+    match options_difference(list, name == "ssl_conf_command") {
+        Some(how) => CoverageOutcome::Differently(how),
+        None => CoverageOutcome::Ignored("it asks for what Weir does in any case".to_owned()),
+    }
+}
+
 /// Returns the outcome of a directive that the converter did not take.
 fn unconverted(statement: &Statement<'_>, unused: UnusedModules) -> CoverageOutcome {
     let name = statement.directive.name.text.as_str();
@@ -431,6 +440,9 @@ fn unconverted(statement: &Statement<'_>, unused: UnusedModules) -> CoverageOutc
             contexts.join(", ")
         ));
     };
+    if statement.word(0) == "Options" && name.ends_with("ssl_conf_command") {
+        return of_options(statement.word(1), name);
+    }
     match row.handling {
         handling if handling.differs(statement.word(0)) => {
             CoverageOutcome::Differently(row.note.to_owned())

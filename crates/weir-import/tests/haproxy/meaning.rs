@@ -1,5 +1,7 @@
 //! The meaning of lines in HAProxy where the differential suite cannot see it.
 
+use std::collections::HashSet;
+
 use weir_config::model::{AdminAccess, Policy, Probe, Role};
 use weir_import::{HaproxyVersion, haproxy_bytes};
 
@@ -1013,6 +1015,11 @@ fn an_id_of_requests_has_the_form_that_the_file_names() {
     check(&format!("{format}{early}"), "http-request set-header", "refused", "`%[unique-id]`");
     let late = "http-response set-header X-A %ID";
     check(&format!("{format}{late}"), "http-response set-header", "honoured", "");
+    // HAProxy makes the id for each request that it passes on, without a header too.
+    let alone = "unique-id-format %[uuid()]\n http-response set-header X-A %ID";
+    check(alone, "http-response set-header", "honoured", "");
+    let own = "unique-id-format %[uuid()]\n http-after-response set-header X-A %{+Q}ID";
+    check(own, "http-after-response", "differently", "empty `%ID`");
     check("unique-id-header X-Id", "unique-id-header", "ignored", "");
     check("unique-id-format %[frob]", "unique-id-format", "refused", "`frob`");
     let changed =
@@ -1022,6 +1029,32 @@ fn an_id_of_requests_has_the_form_that_the_file_names() {
     let native = proxies(&logged, "").native();
     let line = native.lines().find(|line| line.trim().starts_with("format")).unwrap();
     assert!(line.contains('_') && !line.contains("request_id"), "{line}");
+}
+
+#[test]
+fn each_use_of_a_uuid_has_a_value_of_its_own() {
+    let lines = "http-request set-header X-A %[uuid()]\n http-request set-var(txn.b) uuid()\n \
+                 http-request set-header X-B %[var(txn.b)]/%[var(txn.b)]\n \
+                 http-request set-header X-C %[uuid()]/%[uuid()]\n \
+                 http-request return status 200 hdr X-D %[uuid()] hdr X-E %[uuid()] if { path /r }";
+    let imported = proxies(lines, "");
+    let native = imported.native();
+    let value = |name: &str| {
+        let line = native.lines().find(|line| line.contains(&format!("\"{name}\""))).unwrap();
+        line.split('"').nth(3).unwrap().to_owned()
+    };
+    let halves = |name: &str| {
+        let value = value(name);
+        let (one, other) = value.split_once('/').unwrap();
+        [one.to_owned(), other.to_owned()]
+    };
+    // A variable keeps the value that it was set to.
+    let [b, same] = halves("X-B");
+    assert_eq!(b, same, "{native}");
+    let all = [value("X-A"), b, value("X-D"), value("X-E")];
+    let all: HashSet<String> = all.into_iter().chain(halves("X-C")).collect();
+    assert_eq!(all.len(), 6, "{native}");
+    config(imported);
 }
 
 #[test]
@@ -1084,6 +1117,19 @@ fn times_of_some_requests_are_those_of_routes() {
     check("client 5s", "`timeout client`");
     check("server 0", "of 0");
     check("frob 5s", "neither");
+    // A frontend has no times of servers, but may inherit those of its `defaults`.
+    let rule = "http-request set-timeout server 5s";
+    let imported = proxies(rule, "");
+    let (word, reason) = outcome(&imported.coverage, "http-request set-timeout");
+    assert!(word == "refused" && reason.contains("in the backends"), "{word} {reason}");
+    let inherited = text(&format!(
+        "defaults d\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n \
+         {rule}\nfrontend f from d\n bind 127.0.0.1:1\n default_backend b\n\
+         defaults e\n mode http\n timeout connect 1s\n timeout server 1s\n\
+         backend b from e\n server s 127.0.0.1:2\n"
+    ));
+    assert_eq!(outcome(&inherited.coverage, "http-request set-timeout").0, "honoured");
+    assert!(inherited.native().contains("read=5s"), "{}", inherited.native());
 }
 
 #[test]
