@@ -96,10 +96,11 @@ impl InternalRedirects {
     }
 
     /// Notes that an error led to the target. A request that has become a GET, or has lost its
-    /// body, stays so.
+    /// body, stays so; after an error that was the last to lead on no other one does.
     pub(crate) fn set_error(&mut self, mut error: ErrorRedirect) {
         error.as_get |= self.is_get();
         error.drops_body |= self.drops_body();
+        error.is_recursive &= self.error_may_lead();
         self.error = Some(Box::new(error));
     }
 
