@@ -153,7 +153,7 @@ const INTERCEPT_OPTIONS: &[OptionSpec] = &[
         "keep",
         "NAME,…",
         "",
-        "Headers of the discarded response that the next one gets besides its own, such as `Content-Disposition` or `Set-Cookie`; a `Content-Type` stands in the place of that of a file, and only there.",
+        "Headers of the discarded response that the next one gets besides its own, with the changes of this route and without those that it sets or removes, such as `Content-Disposition` or `Set-Cookie`; a `Content-Type` stands in the place of that of a file, and only there.",
     ),
     flag(
         "recursive",

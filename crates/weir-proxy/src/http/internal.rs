@@ -75,6 +75,11 @@ impl InternalRedirects {
         encode::header(&mut self.kept_lines, name, value);
     }
 
+    /// Keeps lines of a discarded response for the next one.
+    pub(crate) fn keep_lines(&mut self, lines: &[u8]) {
+        self.kept_lines.extend_from_slice(lines);
+    }
+
     /// Keeps the type of a discarded response for a file.
     pub(crate) fn keep_type(&mut self, value: &[u8]) {
         self.kept_type = std::str::from_utf8(value).ok().map(str::to_owned);

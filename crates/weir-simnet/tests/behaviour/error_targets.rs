@@ -605,6 +605,32 @@ fn recursive_rules_discard_responses_of_any_route() {
     });
 }
 
+/// The next response gets the kept headers as the route of the discarded one would have sent them.
+#[test]
+fn kept_headers_have_the_changes_of_their_route() {
+    let text = routes(
+        "route internal @next -> respond 200 next;
+         default -> app {
+            intercept if=$sent_http_x_to keep=Set-Cookie,X-Hidden,X-Shown -> internal @next;
+            response_header replace Set-Cookie \"~^(.*)$\" \"$1; Secure\";
+            response_header remove X-Hidden;
+         }",
+    );
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        let head = "X-To: 1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Hidden: 1\r\nX-Shown: 1";
+        upstream.send(format!("HTTP/1.1 200 OK\r\n{head}\r\nContent-Length: 0\r\n\r\n")).await;
+        let answer = client.message().await;
+        assert_eq!(answer.all("set-cookie"), ["a=1; Secure", "b=2; Secure"]);
+        assert_eq!((answer.header("x-hidden"), answer.header("x-shown")), (None, Some("1")));
+        world.log().await;
+    });
+}
+
 #[test]
 fn the_page_of_a_discarded_401_keeps_its_challenges() {
     let text = routes(
