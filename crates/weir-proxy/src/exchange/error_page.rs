@@ -93,7 +93,10 @@ pub(crate) async fn lead<C: ClientSide>(
         exchange.heads.kept_body = None;
     }
     let ended = follow(exchange, to);
-    exchange.heads.internal.set_error(error);
+    let internal = &mut exchange.heads.internal;
+    // The type of a response that led to this error is not that of the error's page.
+    internal.take_kept_type();
+    internal.set_error(error);
     Err(ended)
 }
 
