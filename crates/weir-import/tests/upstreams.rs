@@ -428,4 +428,14 @@ fn headers_of_servers_lead_to_internal_locations() {
     let ignoring = of("proxy_ignore_headers Expires X-Accel-Redirect;", files);
     assert_eq!(rules(&converted(&ignoring)), 0);
     outcome(&ignoring, "proxy_ignore_headers", "honoured", "");
+    let calls = |lines: &str| {
+        let file = of(lines, files);
+        file.replace("proxy_pass http:", "grpc_pass grpc:")
+    };
+    assert_eq!(rules(&converted(&calls(""))), 2);
+    // The directive of another kind of servers says nothing about these.
+    assert_eq!(rules(&converted(&calls("proxy_ignore_headers X-Accel-Redirect;"))), 2);
+    let ignoring = calls("grpc_ignore_headers X-Accel-Redirect;");
+    assert_eq!(rules(&converted(&ignoring)), 0);
+    outcome(&ignoring, "grpc_ignore_headers", "honoured", "");
 }

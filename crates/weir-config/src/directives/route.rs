@@ -145,7 +145,7 @@ pub(super) const ERROR_TARGET: &[OptionSpec] = &[
     ),
 ];
 
-const INTERCEPT: &str = "Discards a server's response and serves the request again: `-> internal @NAME` keeps method and path, `-> internal PATH` asks for a path with GET (or HEAD). The first line that holds counts; a line without `if=` holds for every response. It happens once for a request, and not after `error_page` led to the route. A body goes to the pool of the next route only if `buffer_request` keeps it until then; otherwise the client gets 502, or the error of the response. HAProxy has it as `http-response return`, `deny` and `redirect`: write `respond` or `redirect` as the target of the named route. nginx does it for responses with `X-Accel-Redirect`.";
+const INTERCEPT: &str = "Discards a server's response and serves the request again: `-> internal @NAME` keeps method and path, `-> internal PATH` asks for a path with GET (or HEAD). The first line that holds counts; a line without `if=` holds for every response. An `error_page … intercept` of the route comes before these lines. Without `recursive` it happens once for a request, and not after `error_page` led to the route. A body goes to the pool of the next route only if `buffer_request` keeps it until then; otherwise the client gets 502, or the error of the response. HAProxy has it as `http-response return`, `deny` and `redirect`: write `respond` or `redirect` as the target of the named route. nginx does it for responses with `X-Accel-Redirect`.";
 
 const INTERCEPT_OPTIONS: &[OptionSpec] = &[
     RESPONSE_IF,
@@ -153,9 +153,12 @@ const INTERCEPT_OPTIONS: &[OptionSpec] = &[
         "keep",
         "NAME,…",
         "",
-        "Headers of the discarded response that the next one gets besides its own, such as `Content-Disposition` or `Set-Cookie`; a `Content-Type` stands in the place of that of a file, and only there.",
+        "Headers of the discarded response that the next one gets besides its own, with the changes of this route and without those that it sets or removes, such as `Content-Disposition` or `Set-Cookie`; a `Content-Type` stands in the place of that of a file, and only there.",
     ),
-    flag("recursive", "Errors of the next route may lead to its error pages."),
+    flag(
+        "recursive",
+        "Holds after other lines or `error_page` led to the route too, ten times for a request: after that the client gets 500. Errors of the next route may lead to its error pages.",
+    ),
 ];
 
 const RESPONSE_IF: OptionSpec = option(

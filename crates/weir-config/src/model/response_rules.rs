@@ -29,7 +29,8 @@ pub struct Intercept {
     /// that of a file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep: Vec<String>,
-    /// Set if an error of the next route may lead to its error page.
+    /// Set if it holds after other redirects of responses and errors too, and if an error of the
+    /// next route may lead to its error page.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recursive: bool,
     /// The target of the internal redirect.

@@ -544,7 +544,7 @@ pub(crate) fn error_status(text: &str) -> Result<u16, String> {
 /// Returns the name of a header that a discarded response may leave to the next one: none that
 /// concerns one connection or one body.
 pub(crate) fn kept_header(name: &str) -> Result<String, String> {
-    const OWN: [&str; 10] = [
+    const OWN: [&str; 13] = [
         "connection",
         "keep-alive",
         "proxy-connection",
@@ -554,6 +554,9 @@ pub(crate) fn kept_header(name: &str) -> Result<String, String> {
         "transfer-encoding",
         "content-length",
         "content-range",
+        "content-encoding",
+        "etag",
+        "last-modified",
         "date",
     ];
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);

@@ -12,10 +12,11 @@ pub(crate) enum UpstreamProtocol {
 }
 
 /// The settings of `proxy_pass` that `grpc_pass` has too, with its names of them.
-const SETTINGS: [(&str, &str); 25] = [
+const SETTINGS: [(&str, &str); 26] = [
     ("proxy_bind", "grpc_bind"),
     ("proxy_connect_timeout", "grpc_connect_timeout"),
     ("proxy_hide_header", "grpc_hide_header"),
+    ("proxy_ignore_headers", "grpc_ignore_headers"),
     ("proxy_intercept_errors", "grpc_intercept_errors"),
     ("proxy_next_upstream", "grpc_next_upstream"),
     ("proxy_next_upstream_timeout", "grpc_next_upstream_timeout"),

@@ -13,9 +13,11 @@ use crate::exchange::client_side::ClientSide;
 use crate::exchange::local_reply::{ResponsePiece, Taking, write_paced};
 use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Pump, PumpFailure, Waiting};
+use crate::exchange::record;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::exchange::upload::body_failure;
+use crate::http::edits::Edits;
 use crate::http::head_writer;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
 use crate::net::buffers::{Buffers, poll_read_into};
@@ -433,15 +435,18 @@ impl<S: Socket> Attempt<'_, S> {
         exchange: &mut Exchange<'_, C>,
         taking: &mut Taking,
     ) -> Result<(), Failure> {
-        let Exchange { scope, client, heads, .. } = exchange;
         self.interim += 1;
         if self.interim > INTERIM_RESPONSES {
             self.wrong = Some(("more interim responses than the limit", 0));
             return Err(Failure::BadResponse);
         }
-        if heads.response.status != 100 && heads.request.version == Version::Http11 {
-            heads.response_out.clear();
-            head_writer::write_interim_head(&heads.response, &self.raw, &mut heads.response_out);
+        let is_passed = exchange.heads.response.status != 100
+            && exchange.heads.request.version == Version::Http11;
+        if is_passed {
+            put_interim(exchange, &self.raw);
+        }
+        let Exchange { scope, client, heads, .. } = exchange;
+        if is_passed {
             client.begin_response(&mut heads.response_out);
             let sent =
                 write_paced(*scope, client, &heads.response_out, ResponsePiece::Part, taking).await;
@@ -452,6 +457,24 @@ impl<S: Socket> Attempt<'_, S> {
         self.scan = Scan::default();
         Ok(())
     }
+}
+
+/// Puts the head of an interim response, which is at the beginning of `raw`, in the room for heads
+/// to the client, without the lines that the route removes.
+fn put_interim<C: ClientSide>(exchange: &mut Exchange<'_, C>, raw: &[u8]) {
+    let mut out = std::mem::take(&mut exchange.heads.response_out);
+    out.clear();
+    let response = &exchange.heads.response;
+    record::with_entry(exchange, |entry| {
+        let edits = exchange.route.map(|route| route.response_edits.resolve(Some(entry)));
+        head_writer::write_interim_head(
+            response,
+            raw,
+            edits.unwrap_or(&Edits::default()),
+            &mut out,
+        );
+    });
+    exchange.heads.response_out = out;
 }
 
 fn is_interim(response: &ResponseHead) -> bool {

@@ -42,20 +42,20 @@ pub(crate) enum Interception<'r> {
 }
 
 /// Looks whether the endpoint's response, whose head is at the beginning of `raw`, is to be
-/// discarded for a target of the route.
+/// discarded for a target of the route. An error page of its status comes before the rules.
 #[inline]
 pub(crate) fn interception<'r, C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &'r CompiledRoute,
     raw: &[u8],
 ) -> Option<Interception<'r>> {
-    if let Some(rule) = discarded_for(exchange, route, raw) {
-        return Some(Interception::Rule(rule));
+    if let Some(targets) = &route.error_targets
+        && exchange.heads.internal.error_may_lead()
+        && targets.intercepts(exchange.heads.response.status)
+    {
+        return Some(Interception::Status);
     }
-    let targets = route.error_targets.as_ref()?;
-    let may_lead = exchange.heads.internal.error_may_lead();
-    let is_intercepted = may_lead && targets.intercepts(exchange.heads.response.status);
-    is_intercepted.then_some(Interception::Status)
+    discarded_for(exchange, route, raw).map(Interception::Rule)
 }
 
 /// Leads a request that would be refused to the target of its route. Returns the refusal if there
@@ -93,7 +93,10 @@ pub(crate) async fn lead<C: ClientSide>(
         exchange.heads.kept_body = None;
     }
     let ended = follow(exchange, to);
-    exchange.heads.internal.set_error(error);
+    let internal = &mut exchange.heads.internal;
+    // The type of a response that led to this error is not that of the error's page.
+    internal.take_kept_type();
+    internal.set_error(error);
     Err(ended)
 }
 
@@ -106,12 +109,13 @@ fn discarded_for<'r, C: ClientSide>(
     raw: &[u8],
 ) -> Option<&'r CompiledIntercept> {
     let rules = route.responses.as_deref().filter(|rules| rules.intercepts_any())?;
-    if exchange.heads.internal.error().is_some() {
+    let was_led = exchange.heads.internal.error().is_some();
+    if was_led && !rules.intercepts_again() {
         return None;
     }
     record::keep_response_head(exchange, raw);
     let status = exchange.heads.response.status;
-    record::with_entry(exchange, |entry| rules.intercepts(&Entry { status, ..*entry }))
+    record::with_entry(exchange, |entry| rules.intercepts(&Entry { status, ..*entry }, was_led))
 }
 
 /// Leads a request whose endpoint's response is discarded to another target. Returns the reason why
@@ -132,7 +136,8 @@ pub(crate) fn lead_response<C: ClientSide>(
         // A 502 is Weir's own.
         cause: if status.is_some() { Cause::Complete } else { Cause::Local },
         status: status.unwrap_or(502),
-        imposed: None,
+        // That of an error page whose response leads on.
+        imposed: exchange.heads.internal.imposed_status(),
         as_get: is_path && exchange.heads.request.method != Method::Head,
         drops_body: is_path,
         is_recursive: rule.is_recursive,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use weir_stats::{Cause, Entry};
-use weir_wire::Framing;
+use weir_wire::{Framing, encode};
 
 use crate::exchange::attempt::{Attempt, Failure};
 use crate::exchange::client_side::ClientSide;
@@ -354,23 +354,36 @@ fn keep_challenges<C: ClientSide>(exchange: &mut Exchange<'_, C>, raw: &[u8]) {
 }
 
 /// Keeps the headers of a discarded response, whose head is at the beginning of `raw`, that a rule
-/// names.
+/// names: those that the route lets pass, with the values that it gives them.
 fn keep_headers<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     raw: &[u8],
     rule: &CompiledIntercept,
 ) {
-    let Heads { response, internal, .. } = &mut *exchange.heads;
-    for header in &response.headers {
-        let (name, value) = (header.name.of(raw), header.value.of(raw));
-        if !rule.keep.iter().any(|kept| name.eq_ignore_ascii_case(kept.as_bytes())) {
-            continue;
+    let Some(route) = exchange.route else { return };
+    let response = &exchange.heads.response;
+    let mut lines = Vec::new();
+    let mut content_type = None;
+    record::with_entry(exchange, |entry| {
+        let entry = &Entry { status: response.status, ..*entry };
+        let edits = route.response_edits.resolve(Some(entry));
+        for header in &response.headers {
+            let (name, value) = (header.name.of(raw), header.value.of(raw));
+            let is_kept = rule.keep.iter().any(|kept| name.eq_ignore_ascii_case(kept.as_bytes()));
+            if !is_kept || edits.drops(name) {
+                continue;
+            }
+            if name.eq_ignore_ascii_case(b"content-type") {
+                content_type = Some(value);
+            } else if !edits.replace(name, value, Some(entry), &mut lines) {
+                encode::header(&mut lines, name, value);
+            }
         }
-        if name.eq_ignore_ascii_case(b"content-type") {
-            internal.keep_type(value);
-        } else {
-            internal.keep_line(name, value);
-        }
+    });
+    let internal = &mut exchange.heads.internal;
+    internal.keep_lines(&lines);
+    if let Some(value) = content_type {
+        internal.keep_type(value);
     }
 }
 

@@ -199,7 +199,7 @@ pub struct DownstreamHead<'a> {
     pub why: Option<(&'a str, &'a [u8])>,
     /// Header lines about limits.
     pub limits: &'a [(&'static str, String)],
-    /// Lines with `WWW-Authenticate` of a response that was discarded for this one.
+    /// Lines of a response that was discarded for this one.
     pub kept_lines: &'a [u8],
     /// Returns the value of `Date` for a response that has none.
     pub date: &'a dyn Fn() -> [u8; 29],
@@ -234,7 +234,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
             encode::header(out, name.as_bytes(), value.as_bytes());
         }
     }
-    write_kept_lines(input.edits, input.kept_lines, out);
+    write_kept_lines(input.edits, input.expires.as_ref(), input.kept_lines, out);
     if let Some(expires) = &input.expires {
         expires.write(input.edits, out);
     }
@@ -266,11 +266,18 @@ fn write_content_type(
     }
 }
 
-/// Writes the lines that were kept of a response that was discarded.
-pub(crate) fn write_kept_lines(edits: &Edits, lines: &[u8], out: &mut Vec<u8>) {
+/// Writes the lines that were kept of a response that was discarded, without those that lines of
+/// `expires` replace.
+pub(crate) fn write_kept_lines(
+    edits: &Edits,
+    expires: Option<&ExpiresLines>,
+    lines: &[u8],
+    out: &mut Vec<u8>,
+) {
     for line in lines.split_inclusive(|&byte| byte == b'\n') {
         let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
-        if !edits.drops(&name.to_ascii_lowercase()) {
+        let is_replaced = expires.is_some() && ExpiresLines::replaces(name);
+        if !is_replaced && !edits.drops(&name.to_ascii_lowercase()) {
             out.extend_from_slice(line);
         }
     }
@@ -376,11 +383,17 @@ fn forbids_shared_caches(value: &[u8]) -> bool {
     })
 }
 
-/// Appends an interim response (1xx other than 101): its own lines, without edits and framing.
-pub fn write_interim_head(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+/// Appends an interim response (1xx other than 101): its own lines but those that the edits of the
+/// response remove, and no framing.
+pub fn write_interim_head(head: &ResponseHead, bytes: &[u8], edits: &Edits, out: &mut Vec<u8>) {
     encode::parsed_status_line(out, bytes, head);
     let mut lines = Lines::new(bytes);
-    head.forwarded(bytes).for_each(|header| lines.push(header, out));
+    for header in head.forwarded(bytes) {
+        let name = header.name.of(bytes);
+        if !edits.drops(name) || edits.sets(name) {
+            lines.push(header, out);
+        }
+    }
     lines.flush(out);
     out.extend_from_slice(encode::HEAD_END);
 }

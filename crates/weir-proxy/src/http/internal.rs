@@ -75,6 +75,11 @@ impl InternalRedirects {
         encode::header(&mut self.kept_lines, name, value);
     }
 
+    /// Keeps lines of a discarded response for the next one.
+    pub(crate) fn keep_lines(&mut self, lines: &[u8]) {
+        self.kept_lines.extend_from_slice(lines);
+    }
+
     /// Keeps the type of a discarded response for a file.
     pub(crate) fn keep_type(&mut self, value: &[u8]) {
         self.kept_type = std::str::from_utf8(value).ok().map(str::to_owned);
@@ -96,10 +101,11 @@ impl InternalRedirects {
     }
 
     /// Notes that an error led to the target. A request that has become a GET, or has lost its
-    /// body, stays so.
+    /// body, stays so; after an error that was the last to lead on no other one does.
     pub(crate) fn set_error(&mut self, mut error: ErrorRedirect) {
         error.as_get |= self.is_get();
         error.drops_body |= self.drops_body();
+        error.is_recursive &= self.error_may_lead();
         self.error = Some(Box::new(error));
     }
 

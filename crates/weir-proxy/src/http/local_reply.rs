@@ -293,7 +293,7 @@ impl<'a> Reply<'a> {
         for (name, value) in surroundings.limits {
             write_line(edits, name.as_bytes(), value.as_bytes(), out);
         }
-        write_kept_lines(edits, surroundings.kept_lines, out);
+        write_kept_lines(edits, surroundings.expires.as_ref(), surroundings.kept_lines, out);
         if let Some((name, text)) = surroundings.why {
             write_line(edits, name.as_bytes(), text, out);
         }
@@ -381,7 +381,7 @@ pub struct ReplySurroundings<'a> {
     pub cause_header: Option<&'a str>,
     /// Header lines about limits.
     pub limits: &'a [(&'static str, String)],
-    /// Lines with `WWW-Authenticate` of a response that was discarded for this one.
+    /// Lines of a response that was discarded for this one.
     pub kept_lines: &'a [u8],
     /// The name and value of the header that explains how the request was handled; `None` sends
     /// none.

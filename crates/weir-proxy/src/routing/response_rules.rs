@@ -79,10 +79,21 @@ impl CompiledResponseRules {
         !self.intercepts.is_empty()
     }
 
-    /// The rule by which the response of an entry is discarded.
-    pub(crate) fn intercepts(&self, entry: &Entry<'_>) -> Option<&CompiledIntercept> {
+    /// Returns true if some are discarded even after an error or a rule has led to the route.
+    pub(crate) fn intercepts_again(&self) -> bool {
+        self.intercepts.iter().any(|one| one.is_recursive)
+    }
+
+    /// The rule by which the response of an entry is discarded; `was_led` is set if an error or a
+    /// rule has led to the route.
+    pub(crate) fn intercepts(
+        &self,
+        entry: &Entry<'_>,
+        was_led: bool,
+    ) -> Option<&CompiledIntercept> {
         let mut text = Vec::new();
-        self.intercepts.iter().find(|one| one.when.holds(entry, &mut text))
+        let mut rules = self.intercepts.iter().filter(|one| !was_led || one.is_recursive);
+        rules.find(|one| one.when.holds(entry, &mut text))
     }
 
     /// The status that the response of an endpoint gets.

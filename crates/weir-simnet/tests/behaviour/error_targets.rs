@@ -553,6 +553,84 @@ fn errors_lead_on_ten_times() {
     });
 }
 
+const LED: &str = "intercept if=$sent_http_x_to recursive -> internal $sent_http_x_to;";
+
+/// Responses lead on after responses and after error pages, and none that does reaches the client.
+#[test]
+fn recursive_rules_discard_responses_of_any_route() {
+    let text = routes(&format!(
+        "route path /text internal -> respond 200 text;
+         route path /lost -> respond 404;
+         route path /bad -> app {{ error_page 404 intercept -> internal /page; {LED} }}
+         default -> app {{ error_page 404 status=own -> internal /page; {LED} }}"
+    ));
+    let to = |status: &str, path: &str| {
+        format!("HTTP/1.1 {status}\r\nX-To: {path}\r\nContent-Length: 6\r\n\r\ntheirs")
+    };
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        for (path, next) in [("/a", "/b"), ("/b", "/text")] {
+            assert_eq!(upstream.message().await.first, format!("GET {path} HTTP/1.1"));
+            upstream.send(to("200 OK", next)).await;
+        }
+        assert_eq!(client.message().await.text(), "text");
+        // The page of a status comes before a rule, and the page may lead on with that status.
+        client.send("GET /bad HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        upstream.message().await;
+        upstream.send(to("404 Not Found", "/text")).await;
+        assert_eq!(upstream.message().await.first, "GET /page HTTP/1.1");
+        upstream.send(to("200 OK", "/text")).await;
+        let answer = client.message().await;
+        assert_eq!((answer.status(), answer.text()), (404, "text"));
+        // After such a page no other one answers.
+        client.send("GET /bad HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+        upstream.message().await;
+        upstream.send(to("200 OK", "/lost")).await;
+        assert_eq!(client.message().await.status(), 404);
+        // A loop ends.
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        for _ in 0..11 {
+            upstream.message().await;
+            upstream.send(to("200 OK", "/a")).await;
+        }
+        let answer = client.message().await;
+        assert_eq!(answer.status(), 500);
+        assert_ne!(answer.text(), "theirs");
+        world.log().await;
+    });
+}
+
+/// The next response gets the kept headers as the route of the discarded one would have sent them.
+#[test]
+fn kept_headers_have_the_changes_of_their_route() {
+    let text = routes(
+        "route internal @next -> respond 200 next;
+         default -> app {
+            intercept if=$sent_http_x_to keep=Set-Cookie,X-Hidden,X-Shown -> internal @next;
+            response_header replace Set-Cookie \"~^(.*)$\" \"$1; Secure\";
+            response_header remove X-Hidden;
+         }",
+    );
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        let head = "X-To: 1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Hidden: 1\r\nX-Shown: 1";
+        upstream.send(format!("HTTP/1.1 200 OK\r\n{head}\r\nContent-Length: 0\r\n\r\n")).await;
+        let answer = client.message().await;
+        assert_eq!(answer.all("set-cookie"), ["a=1; Secure", "b=2; Secure"]);
+        assert_eq!((answer.header("x-hidden"), answer.header("x-shown")), (None, Some("1")));
+        world.log().await;
+    });
+}
+
 #[test]
 fn the_page_of_a_discarded_401_keeps_its_challenges() {
     let text = routes(

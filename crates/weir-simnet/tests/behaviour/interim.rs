@@ -113,6 +113,22 @@ fn early_hints_reach_http_1_1_clients_before_the_response_and_http_1_0_clients_n
 }
 
 #[test]
+fn early_hints_lack_the_lines_that_a_route_removes() {
+    play(&app(ONE, "response_header remove X-Inner;"), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 103 Early Hints\r\nX-Inner: 1\r\nLink: </a>\r\n\r\n").await;
+        let hints = client.head().await;
+        assert_eq!((hints.header("x-inner"), hints.header("link")), (None, Some("</a>")));
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
 fn interim_responses_without_end_are_a_bad_response() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);

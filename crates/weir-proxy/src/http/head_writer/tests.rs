@@ -497,10 +497,12 @@ fn response_edits_and_the_request_id_replace_lines() {
 }
 
 #[test]
-fn interim_responses_pass_without_edits_and_framing() {
-    let text = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nKeep-Alive: 1\r\n\r\n";
+fn interim_responses_pass_without_removed_lines_and_framing() {
+    let text = "HTTP/1.1 103 Early Hints\r\nX-Inner: 1\r\nLink: </a>\r\nKeep-Alive: 1\r\n\r\n";
+    let edits = [HeaderEdit::Remove("x-inner".into()), set("Link", "</b>")];
+    let edits = Edits::compile(EditedMessage::Response, &edits).unwrap();
     let mut out = Vec::new();
-    write_interim_head(&response(text, Method::Get), text.as_bytes(), &mut out);
+    write_interim_head(&response(text, Method::Get), text.as_bytes(), &edits, &mut out);
     assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
 }
 
