@@ -10,6 +10,7 @@ use super::place_variables::{MOST_BY_PLACE, has_mark};
 use super::scope::InheritanceScope;
 use super::state::{ConvertedFormat, ConvertedLog, Converter};
 use super::statements::StatementId;
+use super::text_parts::{self, TextPart};
 use super::values::{self, OF_STREAM, ProxyHeaders, line_template, template};
 use crate::native::NativeLine;
 
@@ -93,13 +94,9 @@ struct Missing<'a> {
 fn log_text(text: &str, marks: Option<FindMark<'_>>, without: Missing<'_>) -> String {
     let of_stream = marks.is_none();
     let mut out = String::with_capacity(text.len());
-    let mut pieces = text.split('$');
-    out.push_str(pieces.next().unwrap_or_default());
-    for piece in pieces {
-        let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
-        let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-        let (name, rest) =
-            braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
+    let (first, parts) = text_parts::split(text);
+    out.push_str(first);
+    for TextPart { name, rest, written } in parts {
         let of_stream_only = OF_STREAM.iter().filter(|_| of_stream);
         let known = of_stream_only.chain(&OTHER_NAMES);
         if without.names.contains(&name) {
@@ -113,7 +110,7 @@ fn log_text(text: &str, marks: Option<FindMark<'_>>, without: Missing<'_>) -> St
             out.push_str(rest);
         } else {
             out.push('$');
-            out.push_str(piece);
+            out.push_str(written);
         }
     }
     out

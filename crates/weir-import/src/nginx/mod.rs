@@ -49,6 +49,7 @@ mod status_page;
 mod stream;
 mod stream_targets;
 mod targets;
+mod text_parts;
 mod tls_settings;
 mod unclosed;
 mod upstream_protocol;

@@ -14,6 +14,7 @@ use super::precedence::Location;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::statements::{FilePart, Outcomes, StatementId, Statements};
+use super::text_parts::TextRoom;
 use super::values::{self, KnownVariables, OF_STREAM, SetVariables};
 use super::version::NginxVersion;
 use crate::coverage::DefaultDifference;
@@ -84,6 +85,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) set_maps: usize,
     /// The variables of those maps that depend on the path or the query.
     pub(crate) path_maps: HashSet<String>,
+    /// The room for values in the texts of the file.
+    pub(crate) text_room: TextRoom,
     /// The routes and host names so far, and the lines in them.
     routes: usize,
     lines: usize,
@@ -343,6 +346,7 @@ impl<'s, 't> Converter<'s, 't> {
             urls_of_texts: HashMap::new(),
             set_maps: 0,
             path_maps: HashSet::new(),
+            text_room: TextRoom::default(),
             routes: 0,
             lines: 0,
         }
@@ -353,6 +357,7 @@ impl<'s, 't> Converter<'s, 't> {
         KnownVariables {
             defined: self.statements.defined(self.part),
             set: Rc::clone(&self.set),
+            room: self.text_room.clone(),
             joins_lines: self.version.joins_lines(),
             version: Some(self.version),
             trusts_nobody: !self.statements.has("set_real_ip_from"),

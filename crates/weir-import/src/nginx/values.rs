@@ -10,6 +10,7 @@ use weir_config::syntax::lexer::Word;
 use weir_config::units::{duration, size};
 
 use super::documented_variables;
+use super::text_parts::TextRoom;
 use super::version::NginxVersion;
 
 /// Parses a time of nginx, such as `60`, `1m`, `500ms` or `1h 30m`, into Weir's form.
@@ -123,6 +124,17 @@ pub(crate) struct SetValue {
     pub(crate) has_groups: bool,
 }
 
+impl SetValue {
+    /// Returns the bytes of the values that it can have, with their conditions.
+    pub(crate) fn size(&self) -> usize {
+        let of_condition = |case: &SetCase| -> usize {
+            case.condition.iter().map(|word| word.text.len() + 1).sum()
+        };
+        let cases = self.cases.iter().flatten().map(|case| case.value.len() + of_condition(case));
+        cases.chain(self.possible.iter().flatten().map(String::len)).sum()
+    }
+}
+
 /// One of the values of a variable.
 #[derive(Clone, Debug)]
 pub(crate) struct SetCase {
@@ -165,6 +177,8 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) defined: Option<&'a DefinedNames>,
     /// The variables of `set` and of regexes.
     pub(crate) set: Rc<SetVariables>,
+    /// The room for values in the texts of the file.
+    pub(crate) room: TextRoom,
     /// Set if `$http_NAME` has the values of all lines of a header.
     pub(crate) joins_lines: bool,
     /// Set if no proxy is trusted, so that clients have the addresses of their connections.
@@ -402,11 +416,11 @@ fn convert(
             if in_path && text.contains(['%', '#', '?']) {
                 return Err(format!("`${name}` has characters that have a meaning in a path"));
             }
-            out.push_str(text);
+            known.room.push(&mut out, text)?;
             continue;
         }
         if let Some(text) = known.text_at_place(name) {
-            out.push_str(&text?);
+            known.room.push(&mut out, &text?)?;
             continue;
         }
         match name {

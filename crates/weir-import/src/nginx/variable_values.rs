@@ -11,7 +11,9 @@ use super::rewriting::PhasePlace;
 use super::route_parts::RoutePlace;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::text_parts::{self, MOST_TEXT_BYTES};
 use super::values::{KnownVariables, SetCase, SetValue, template_with, text_template};
+use super::varying_servers::all_joined;
 use crate::native::NativeLine;
 use crate::pcre;
 
@@ -70,6 +72,7 @@ impl<'s, 't> Converter<'s, 't> {
             let old = self.set.get(name).cloned().unwrap_or_else(SetValue::nothing);
             new = self.conditional_value(id, name, condition, old, new)?;
         }
+        self.text_room.take(new.size())?;
         let words = condition.map_or(&[][..], |condition| condition.certainty.words());
         let of_path = words.iter().any(|word| word.is("path") || self.looks_at_path(&word.text));
         self.note_set(id, &value.text, of_path);
@@ -80,24 +83,30 @@ impl<'s, 't> Converter<'s, 't> {
     /// Returns the cases of a text with variables that have cases, as scripts collect flags in one
     /// variable; `None` if it has other variables, or too many cases.
     fn joined_cases(&self, text: &str, span: SourceSpan) -> Option<Vec<SetCase>> {
-        let mut pieces = text.split('$');
-        let first = pieces.next().unwrap_or_default().to_owned();
-        let mut all = vec![SetCase { condition: Vec::new(), value: first }];
-        for piece in pieces {
-            let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
-            let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-            let (name, rest) =
-                braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
-            let own = self.set.get(name)?.cases.as_ref()?;
+        let (first, parts) = text_parts::split(text);
+        let mut all = vec![SetCase { condition: Vec::new(), value: first.to_owned() }];
+        for part in parts {
+            let own = self.set.get(part.name)?.cases.as_ref()?;
             if all.len() * own.len() > MOST_CASES {
                 return None;
             }
-            // The last one that holds counts, for each of the variables.
-            let joined = |before: &SetCase, own: &SetCase| SetCase {
-                condition: both_conditions(&before.condition, &own.condition, span),
-                value: [&before.value, &own.value, rest].concat(),
-            };
-            all = all.iter().flat_map(|one| own.iter().map(move |own| joined(one, own))).collect();
+            let mut size = 0;
+            let mut next = Vec::with_capacity(all.len() * own.len());
+            for before in &all {
+                for own in own {
+                    // The last one that holds counts, for each of the variables.
+                    let condition = both_conditions(&before.condition, &own.condition, span);
+                    size += condition.iter().map(|word| word.text.len()).sum::<usize>();
+                    let texts = [&before.value, &own.value, part.rest];
+                    let value = text_parts::joined(texts, MOST_TEXT_BYTES)?;
+                    size += value.len();
+                    if size > MOST_TEXT_BYTES {
+                        return None;
+                    }
+                    next.push(SetCase { condition, value });
+                }
+            }
+            all = next;
         }
         Some(all)
     }
@@ -105,47 +114,39 @@ impl<'s, 't> Converter<'s, 't> {
     /// Returns the values that a text may have, in which the variables of `set` have theirs; `None`
     /// if they are not known.
     fn possible_values(&self, text: &str) -> Option<Vec<String>> {
-        let mut pieces = text.split('$');
-        let mut all = vec![pieces.next().unwrap_or_default().to_owned()];
-        for piece in pieces {
-            let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
-            let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-            let (name, rest) =
-                braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
-            let values = match self.set.get(name) {
+        let (first, parts) = text_parts::split(text);
+        let mut all = vec![first.to_owned()];
+        for part in parts {
+            let values = match self.set.get(part.name) {
                 Some(set) => set.possible.clone()?,
-                None => vec![format!("${{{name}}}")],
+                None => vec![format!("${{{}}}", part.name)],
             };
             if all.len() * values.len() > MOST_CASES {
                 return None;
             }
-            let joined = |before: &String, value: &String| format!("{before}{value}{rest}");
-            all = all
-                .iter()
-                .flat_map(|before| values.iter().map(move |value| joined(before, value)))
-                .collect();
+            all = all_joined(&all, &values, part.rest, MOST_TEXT_BYTES)?;
         }
         Some(all)
     }
 
-    /// Puts values without variables in the place of their variables; `None` if there is none.
+    /// Puts values without variables in the place of their variables; `None` if there is none, or
+    /// if the text becomes too long.
     pub(crate) fn with_constants(&self, text: &str) -> Option<String> {
-        let mut pieces = text.split('$');
-        let mut out = pieces.next().unwrap_or_default().to_owned();
+        let (first, parts) = text_parts::split(text);
+        let mut out = first.to_owned();
         let mut found = false;
-        for piece in pieces {
-            let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
-            let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-            let (name, rest) =
-                braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
-            let text = self.set.get(name).and_then(|set| set.text.as_ref().ok());
+        for part in parts {
+            let text = self.set.get(part.name).and_then(|set| set.text.as_ref().ok());
             if let Some(value) = text.and_then(|text| without_variables(text)) {
                 found = true;
                 out.push_str(&value);
-                out.push_str(rest);
+                out.push_str(part.rest);
             } else {
                 out.push('$');
-                out.push_str(piece);
+                out.push_str(part.written);
+            }
+            if out.len() > MOST_TEXT_BYTES {
+                return None;
             }
         }
         found.then_some(out)
@@ -193,7 +194,10 @@ impl<'s, 't> Converter<'s, 't> {
                 Err(format!("`${name}` depends on a group of a regex and on another condition"))
             }
             Some(entry) => match (old.text, new.text) {
-                (Ok(old), Ok(new)) => Ok(self.map_of(id, name, entry, &old, &new)),
+                (Ok(old), Ok(new)) => {
+                    self.text_room.take(old.len() + new.len())?;
+                    Ok(self.map_of(id, name, entry, &old, &new))
+                }
                 (Err(reason), _) | (_, Err(reason)) => Err(reason),
             },
         };

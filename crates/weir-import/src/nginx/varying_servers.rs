@@ -7,12 +7,19 @@ use super::pools::UpstreamScheme;
 use super::scope::InheritanceScope;
 use super::state::{Converter, NamedPool};
 use super::statements::StatementId;
+use super::text_parts;
 use super::values::text_template;
 use super::variables::{bare, entry};
 use crate::native::NativeLine;
 
 /// The most servers that an address may name.
 const MOST_SERVERS: usize = 200;
+
+/// The most bytes of an address: no name and no path of a socket has more.
+const MOST_ADDRESS_BYTES: usize = 512;
+
+/// The most variables of an address, with those in their values.
+const MOST_PARTS: usize = 16;
 
 /// The most definitions that give each other's values.
 const MOST_ROUNDS: usize = 4;
@@ -109,26 +116,26 @@ impl<'t> Converter<'_, 't> {
     fn with_values(&self, texts: &BTreeSet<String>) -> Result<BTreeSet<String>, String> {
         let mut found = BTreeSet::new();
         for text in texts {
-            let mut pieces = text.split('$');
-            let mut all = vec![pieces.next().unwrap_or_default().to_owned()];
-            for piece in pieces {
-                let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
-                let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-                let (name, rest) = braced
-                    .unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
-                let values: Vec<String> = match self.set.get(name) {
-                    Some(set) => set.possible.clone(),
-                    None => self.values_of(name).map(|values| values.into_iter().collect()),
+            let (first, parts) = text_parts::split(text);
+            let mut all = vec![first.to_owned()];
+            for (number, part) in parts.enumerate() {
+                if number == MOST_PARTS {
+                    return Err(format!("it has more than {MOST_PARTS} variables"));
                 }
-                .ok_or_else(|| any_value(name))?;
+                let values: Vec<String> = match self.set.get(part.name) {
+                    Some(set) => set.possible.clone(),
+                    None => self.values_of(part.name).map(|values| values.into_iter().collect()),
+                }
+                .ok_or_else(|| any_value(part.name))?;
                 if all.len() * values.len() > MOST_SERVERS {
                     return Err(format!("it may name more than {MOST_SERVERS} servers"));
                 }
-                let joined = |before: &String, value: &String| format!("{before}{value}{rest}");
-                all = all
-                    .iter()
-                    .flat_map(|before| values.iter().map(move |value| joined(before, value)))
-                    .collect();
+                all =
+                    all_joined(&all, &values, part.rest, MOST_ADDRESS_BYTES).ok_or_else(|| {
+                        format!(
+                            "it may have more than {MOST_ADDRESS_BYTES} bytes, as no address has"
+                        )
+                    })?;
             }
             found.extend(all);
             if found.len() > MOST_SERVERS {
@@ -137,6 +144,23 @@ impl<'t> Converter<'_, 't> {
         }
         Ok(found)
     }
+}
+
+/// Returns each text before a variable with each of its values and the text after it, or nothing if
+/// one has more bytes than `most`.
+pub(crate) fn all_joined(
+    all: &[String],
+    values: &[String],
+    rest: &str,
+    most: usize,
+) -> Option<Vec<String>> {
+    let mut joined = Vec::with_capacity(all.len() * values.len());
+    for before in all {
+        for value in values {
+            joined.push(text_parts::joined([before, value, rest], most)?);
+        }
+    }
+    Some(joined)
 }
 
 /// The servers that an address may name.
