@@ -431,7 +431,7 @@ mod tests {
             for (separator, sign, word) in &words {
                 // `!` ends a word, too.
                 list.push_str(if *sign == "!" { separator } else { ":" });
-                list.push_str(&format!("{sign}{word}"));
+                list.extend([*sign, *word]);
             }
             list.push_str(end);
             prop_assert_eq!(old_suites(&list).names, of_openssl(&list), "{}", list);
