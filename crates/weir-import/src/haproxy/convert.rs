@@ -16,7 +16,7 @@ use super::page_file::PageFile;
 use super::process::ProcessSettings;
 use super::scope::{FormatPlace, RuleScope, UniqueId};
 use super::sections::{LineId, LineOutcomes, SectionId, Sections};
-use super::unique_id::UuidUses;
+use super::uuid_uses::UuidUses;
 use super::values::{self, PageStatus};
 use super::version::HaproxyVersion;
 use crate::coverage::{Coverage, DefaultDifference};

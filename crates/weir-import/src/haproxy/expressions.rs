@@ -76,7 +76,7 @@ impl SampleText {
     }
 
     /// Returns a text that is right whatever rules before it have changed.
-    pub(super) fn settled(text: &str) -> Self {
+    fn settled(text: &str) -> Self {
         Self { settled: true, ..Self::text(text) }
     }
 
@@ -141,7 +141,11 @@ impl HaproxyConverter<'_> {
                 (SampleText::settled(&value.replace('$', "$$")), 0)
             }
             None if name == "unique-id" => (SampleText::text(self.unique_id_text()?), 0),
-            None if name == "uuid" => (self.uuid_uses.uuid(&expression.fetch, span)?, 0),
+            None if name == "uuid" => {
+                let found = self.uuid_uses.uuid(&expression.fetch, span);
+                let (text, steps) = found.ok_or_else(|| without_value(name))?;
+                (SampleText { steps, ..SampleText::settled(&text) }, 0)
+            }
             None if name == "be_name" => (backend_name(scope)?, 0),
             None if name == "fe_conn" => {
                 let frontend = expression.fetch.arguments.first().map_or("", String::as_str);
@@ -521,7 +525,7 @@ fn constant_fetch(name: &str, argument: &str) -> Option<SampleText> {
 }
 
 /// Returns the reason why a fetch has no value.
-pub(super) fn without_value(name: &str) -> String {
+fn without_value(name: &str) -> String {
     let row = keywords::find(name, "condition");
     let row = row.filter(|row| row.handling == KeywordHandling::Refused);
     match row.map(|row| row.note).or_else(|| documented_samples::reason(name)) {

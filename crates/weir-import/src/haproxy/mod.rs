@@ -60,6 +60,7 @@ mod tracking;
 mod unique_id;
 mod use_server;
 mod userlists;
+mod uuid_uses;
 mod values;
 mod variable_actions;
 mod variable_tests;

@@ -3,61 +3,15 @@
 
 use weir_config::model::forbidden_edit;
 
-use std::collections::HashMap;
-
-use weir_config::source::SourceSpan;
-
 use super::conditions::AclTest;
 use super::convert::HaproxyConverter;
-use super::expressions::{SampleText, without_value};
 use super::rules::RuleEdit;
-use super::sample::SampleCall;
 use super::scope::{FormatPlace, READS_CHANGED, RuleScope, UniqueId};
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
 
 /// The reason for an id that no line defines.
 const NO_FORMAT: &str = "the frontend has no `unique-id-format`: write one, such as `%[uuid()]`";
-
-/// The places of a file that use `uuid()`. Each has a value of its own for a request, however often
-/// the place is read.
-#[derive(Default)]
-pub(super) struct UuidUses {
-    numbers: HashMap<(SourceSpan, usize), usize>,
-    /// The place of the field in the text that is being read.
-    field: usize,
-}
-
-impl UuidUses {
-    /// Notes the place of the field that is read next.
-    pub(super) fn begin_field(&mut self, at: usize) {
-        self.field = at;
-    }
-
-    /// Returns a number of 128 bits in the form of RFC 9562, with the bits that tell the version:
-    /// the id of the request at the first place, and a digest of it at any other.
-    pub(super) fn uuid(
-        &mut self,
-        call: &SampleCall,
-        span: SourceSpan,
-    ) -> Result<SampleText, String> {
-        let version = match call.arguments.first().map_or("", String::as_str) {
-            "" | "4" => "4",
-            "7" => "7",
-            _ => return Err(without_value(&call.name)),
-        };
-        let next = self.numbers.len();
-        let number = *self.numbers.entry((span, self.field)).or_insert(next);
-        let digits = if number == 0 {
-            SampleText::settled("${request_id}")
-        } else {
-            let source = SampleText::settled(&format!("${{request_id}}-{number}"));
-            source.step(&["sha1"]).step(&["hex"]).step(&["lower"])
-        };
-        let form = "^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$";
-        Ok(digits.step(&["regsub", form, &format!("\\1-\\2-{version}\\3-a\\4-\\5")]))
-    }
-}
 
 impl HaproxyConverter<'_> {
     /// Reads the id of a frontend, before its rules.
