@@ -76,6 +76,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) pages: HashMap<String, Option<PageStatus>>,
     /// The files of pages that were read.
     pub(super) page_files: HashMap<String, Result<Rc<PageFile>, String>>,
+    /// The texts of files that rules send.
+    pub(super) sent_files: HashMap<String, Result<Rc<str>, String>>,
     /// The named conditions of each section whose rules were read.
     pub(super) acls: HashMap<SectionId, Rc<AclTable>>,
     /// The `acl` lines that a rule uses.
@@ -161,6 +163,7 @@ impl<'s> HaproxyConverter<'s> {
             userlists: by_name(&["userlist"]),
             pages: HashMap::new(),
             page_files: HashMap::new(),
+            sent_files: HashMap::new(),
             text_room: TextRoom::default(),
             acls: HashMap::new(),
             used_acls: HashSet::new(),

@@ -240,3 +240,32 @@ fn variables_of_the_environment_that_grow_are_bounded() {
     let errors = haproxy_bytes("/etc/haproxy.cfg", file.as_bytes(), HaproxyVersion::LATEST);
     assert!(errors.unwrap_err().render(false).contains("longer than 16777216 bytes"));
 }
+
+#[test]
+fn the_files_that_rules_send_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    std::fs::write(&page, format!("HTTP/1.0 503 Gone\r\n\r\n{}", "x".repeat(900_000))).unwrap();
+    let binds = each(10, |n| format!("bind 127.0.0.1:{}", n + 100));
+    for kind in ["errorfile", "content-type text/plain file", "content-type text/plain lf-file"] {
+        let send = |count: usize| {
+            let rules = each(count, |n| {
+                format!(
+                    "http-request return status 503 {kind} {} if {{ path /{n} }}",
+                    page.display()
+                )
+            });
+            let imported = text(&format!("{FRONTEND}{binds}{rules} default_backend b\n{BACKEND}"));
+            (imported.coverage.refused().count(), imported)
+        };
+        let (refused, imported) = send(1);
+        assert_eq!(refused, 0, "{kind}: {}", imported.coverage.text());
+        let (refused, imported) = send(200);
+        let (_, reason) = outcome(&imported.coverage, "http-request return status 503");
+        assert!(refused > 190, "{kind}: {refused}");
+        let reasons = imported.coverage.refused().map(|entry| entry.outcome.reason());
+        assert!(reasons.into_iter().all(|reason| reason.contains("too large")), "{reason}");
+        let printed = imported.native().len();
+        assert!(printed < MOST_PRINTED, "{kind}: {printed} bytes");
+    }
+}
