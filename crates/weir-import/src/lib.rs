@@ -12,6 +12,7 @@ mod haproxy;
 mod native;
 mod nginx;
 mod pcre;
+mod text_room;
 mod tls_lists;
 
 use std::path::Path;

@@ -21,6 +21,7 @@ use super::values::{self, PageStatus};
 use super::version::HaproxyVersion;
 use crate::coverage::{Coverage, DefaultDifference};
 use crate::native::NativeLine;
+use crate::text_room::TextRoom;
 
 /// The most lines that a short file may become in routes and servers: sections inherit the rules of
 /// `defaults`, and each address of a kind of its own has all of them.
@@ -76,6 +77,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) pages: HashMap<String, Option<PageStatus>>,
     /// The files of pages that were read.
     pub(super) page_files: HashMap<String, Result<Rc<PageFile>, String>>,
+    /// The texts of files that rules send.
+    pub(super) sent_files: HashMap<String, Result<Rc<str>, String>>,
     /// The named conditions of each section whose rules were read.
     pub(super) acls: HashMap<SectionId, Rc<AclTable>>,
     /// The `acl` lines that a rule uses.
@@ -99,6 +102,8 @@ pub(super) struct HaproxyConverter<'s> {
     lines: usize,
     conditions: usize,
     inherited: usize,
+    /// The room for values in the texts of the file.
+    pub(super) text_room: TextRoom,
     /// The number of listeners that get the routes which are being made.
     pub(super) copies: usize,
 }
@@ -161,6 +166,8 @@ impl<'s> HaproxyConverter<'s> {
             userlists: by_name(&["userlist"]),
             pages: HashMap::new(),
             page_files: HashMap::new(),
+            sent_files: HashMap::new(),
+            text_room: TextRoom::default(),
             acls: HashMap::new(),
             used_acls: HashSet::new(),
             proxies_in_front: ProxiesInFront::default(),

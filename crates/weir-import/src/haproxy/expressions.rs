@@ -11,6 +11,7 @@ use super::maps::is_map;
 use super::patterns;
 use super::sample::{SampleCall, SampleExpression};
 use super::scope::{ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
+use crate::text_room::{MOST_TEXT_BYTES, TOO_LONG};
 
 /// The reason for a fetch that HAProxy has for connections only.
 pub(super) const NAME_OF_BYTES: &str =
@@ -58,6 +59,12 @@ pub(super) fn is_of_hello(name: &str) -> bool {
 }
 
 impl SampleText {
+    /// Returns the bytes of it.
+    fn size(&self) -> usize {
+        let steps = self.steps.iter().flatten().map(String::len);
+        steps.fold(self.text.len(), |sum, length| sum + length)
+    }
+
     pub(super) fn new(text: &str, kind: SampleType) -> Self {
         let text = text.to_owned();
         Self {
@@ -163,7 +170,11 @@ impl HaproxyConverter<'_> {
         self.reads_response |= sample.of_response || sample.text.contains("${sent_h");
         for converter in expression.converters.iter().skip(taken) {
             sample = self.converter(sample, converter, scope, span)?;
+            if sample.text.len() > MOST_TEXT_BYTES {
+                return Err(TOO_LONG.to_owned());
+            }
         }
+        self.text_room.take(sample.size())?;
         Ok(sample)
     }
 

@@ -6,6 +6,7 @@ use weir_config::source::SourceSpan;
 use super::convert::HaproxyConverter;
 use super::format_fields::{NUMBERS, hex_digits, is_address};
 use super::scope::{FormatPlace, RuleScope};
+use crate::text_room::{MOST_TEXT_BYTES, TOO_LONG};
 
 /// The flags in the braces of a field.
 #[derive(Clone, Copy, Default)]
@@ -50,6 +51,7 @@ impl HaproxyConverter<'_> {
     ) -> Result<String, String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
+        let mut values = 0;
         let mut usual = FieldFlags::default();
         while let Some(at) = rest.find(['%', '$']) {
             out.push_str(&rest[..at]);
@@ -73,6 +75,11 @@ impl HaproxyConverter<'_> {
                 let mut written = String::new();
                 self.uuid_uses.begin_field(text.len() - rest.len());
                 let after = self.field(after, scope, span, (&mut written, flags))?;
+                values += written.len();
+                if values > MOST_TEXT_BYTES {
+                    return Err(TOO_LONG.to_owned());
+                }
+                self.text_room.take(written.len())?;
                 out.push_str(&written);
                 after
             };

@@ -6,7 +6,6 @@ use weir_config::syntax::tree::Directive;
 
 use super::convert::HaproxyConverter;
 use super::lexer::LineWord;
-use super::named_text;
 use super::rule_effect::{RedirectText, RuleEffect};
 use super::scope::{READS_CHANGED, RuleScope};
 use super::sections::LineId;
@@ -31,10 +30,13 @@ impl HaproxyConverter<'_> {
             match word.text.as_str() {
                 "status" | "deny_status" => value.clone_into(&mut status),
                 "content-type" => kind = Some(value.to_owned()),
-                "string" => body = Some(value.replace('$', "$$")),
-                "lf-string" => {
+                "string" | "lf-string" => {
+                    self.room_for_text(0, value)?;
                     let span = arguments.get(at + 1).map_or(span, |word| word.span);
-                    body = Some(self.template(value, scope, span)?);
+                    body = Some(match word.text.as_str() {
+                        "string" => value.replace('$', "$$"),
+                        _ => self.template(value, scope, span)?,
+                    });
                 }
                 "lf-file" => {
                     let text = self.text_of(value)?;
@@ -91,6 +93,7 @@ impl HaproxyConverter<'_> {
         let span = self.sections.span(line);
         let page = self.whole_page(file)?;
         self.report_dropped(line, file);
+        self.room_for_page(&page)?;
         let status = page.status.map_or_else(|| status.to_owned(), |own| own.to_string());
         let mut target = NativeLine::new("", span).keyword("respond").value(&status);
         if !matches!(status.as_str(), "204" | "304") {
@@ -120,12 +123,6 @@ impl HaproxyConverter<'_> {
         let edit = NativeLine::new("response_header", self.sections.span(line)).keyword("add");
         block.push(edit.value("WWW-Authenticate").value(&value).end());
         Ok(RuleEffect::Ends(target, block))
-    }
-
-    /// Reads a file whose contents a rule sends.
-    pub(super) fn text_of(&self, name: &str) -> Result<String, String> {
-        let path = self.mapped(&self.path(name, None));
-        named_text(&path)
     }
 
     /// Returns the path, with the query unless it is dropped, as the rules before have left it.

@@ -150,9 +150,7 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
         drafts: &mut Vec<RouteDraft>,
     ) -> Result<String, String> {
-        if !self.room_for_routes(1 + page.headers.len() + page.body.len() / BYTES_OF_LINE) {
-            return Err(TOO_LARGE.to_owned());
-        }
+        self.room_for_page(page)?;
         let mut target = NativeLine::new("", span).keyword("respond").value(&status.to_string());
         if !matches!(status, 204 | 304) {
             target = target.value(&page.body).option("type", &page.kind);
@@ -174,6 +172,32 @@ impl HaproxyConverter<'_> {
             drafts.insert(0, RouteDraft { when, target, block, span });
         }
         Ok(name)
+    }
+
+    /// Counts a page that routes send, for which there may be no room.
+    pub(super) fn room_for_page(&mut self, page: &PageFile) -> Result<(), String> {
+        self.room_for_text(page.headers.len(), &page.body)
+    }
+
+    /// Counts a text that a route with so many lines sends, for which there may be no room.
+    pub(super) fn room_for_text(&mut self, lines: usize, text: &str) -> Result<(), String> {
+        if !self.room_for_routes(1 + lines + text.len() / BYTES_OF_LINE) {
+            return Err(TOO_LARGE.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Reads a file whose contents a rule sends, once, and counts them for the rule.
+    pub(super) fn text_of(&mut self, name: &str) -> Result<Rc<str>, String> {
+        let path = self.mapped(&self.path(name, None));
+        let read = self.sent_files.get(&path).cloned().unwrap_or_else(|| {
+            let text = super::named_text(&path).map(Rc::from);
+            self.sent_files.insert(path, text.clone());
+            text
+        });
+        let text = read?;
+        self.room_for_text(0, &text)?;
+        Ok(text)
     }
 
     /// Reads the file of a page once.

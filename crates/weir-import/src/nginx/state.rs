@@ -14,10 +14,10 @@ use super::precedence::Location;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::statements::{FilePart, Outcomes, StatementId, Statements};
-use super::text_parts::TextRoom;
 use super::values::{self, KnownVariables, OF_STREAM, SetVariables};
 use super::version::NginxVersion;
 use crate::coverage::DefaultDifference;
+use crate::text_room::TextRoom;
 
 /// The most routes that one file may become. A server is written out for each of its addresses and
 /// each of its wildcard names.

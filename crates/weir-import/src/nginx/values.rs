@@ -10,8 +10,8 @@ use weir_config::syntax::lexer::Word;
 use weir_config::units::{duration, size};
 
 use super::documented_variables;
-use super::text_parts::TextRoom;
 use super::version::NginxVersion;
+use crate::text_room::TextRoom;
 
 /// Parses a time of nginx, such as `60`, `1m`, `500ms` or `1h 30m`, into Weir's form.
 pub(crate) fn time(text: &str) -> Option<String> {

@@ -11,11 +11,12 @@ use super::rewriting::PhasePlace;
 use super::route_parts::RoutePlace;
 use super::state::Converter;
 use super::statements::StatementId;
-use super::text_parts::{self, MOST_TEXT_BYTES};
+use super::text_parts;
 use super::values::{KnownVariables, SetCase, SetValue, template_with, text_template};
 use super::varying_servers::all_joined;
 use crate::native::NativeLine;
 use crate::pcre;
+use crate::text_room::MOST_TEXT_BYTES;
 
 /// The most values that a variable may have by conditions.
 const MOST_CASES: usize = 16;

@@ -199,3 +199,73 @@ fn removals_of_headers_by_patterns_are_bounded() {
         format!("{FRONTEND}{set}{removed} default_backend b\n{BACKEND}")
     });
 }
+
+#[test]
+fn texts_that_read_the_one_before_many_times_are_bounded() {
+    let chain = |times: usize, rules: &dyn Fn(usize, &str) -> String| {
+        let rules = each(4, |n| rules(n, &format!("%[var(txn.v{n})]").repeat(times)));
+        text(&format!(
+            "{FRONTEND} http-request set-var(txn.v0) str({})\n{rules} default_backend b\n{BACKEND}",
+            "x".repeat(100)
+        ))
+    };
+    let set = |n: usize, texts: &str| format!("http-request set-var-fmt(txn.v{}) {texts}", n + 1);
+    let long = chain(20, &set);
+    let (word, reason) = outcome(&long.coverage, "http-request set-var-fmt(txn.v2)");
+    assert!(word == "refused" && reason.contains("more than 8192 bytes"), "{reason}");
+    let short = chain(2, &set);
+    assert!(short.coverage.refused().next().is_none(), "{}", short.coverage.text());
+    // A header that is set to itself, too.
+    let own = each(20, |_| "http-request set-header X-A \"%[hdr(x-a)]%[hdr(x-a)]\"".to_owned());
+    let imported = text(&format!(
+        "{FRONTEND} http-request set-header X-A {}\n{own} default_backend b\n{BACKEND}",
+        "x".repeat(1000)
+    ));
+    let reasons: Vec<_> = imported.coverage.refused().map(|entry| entry.outcome.reason()).collect();
+    assert!(reasons.iter().any(|reason| reason.contains("more than 8192 bytes")), "{reasons:?}");
+    // So are converters that join texts.
+    let joins = ",concat(,txn.v0,)".repeat(10);
+    let imported = text(&format!(
+        "{FRONTEND} http-request set-var(txn.v0) str({})\n http-request set-var(txn.j) str(){joins}\n default_backend b\n{BACKEND}",
+        "x".repeat(1000)
+    ));
+    let (word, reason) = outcome(&imported.coverage, "http-request set-var(txn.j)");
+    assert!(word == "refused" && reason.contains("more than 8192 bytes"), "{reason}");
+}
+
+#[test]
+fn variables_of_the_environment_that_grow_are_bounded() {
+    let lines = each(40, |_| "setenv GROWS \"$GROWS$GROWS\"".to_owned());
+    let file = format!("global\n setenv GROWS {}\n{lines}{FRONTEND}{BACKEND}", "x".repeat(1000));
+    let errors = haproxy_bytes("/etc/haproxy.cfg", file.as_bytes(), HaproxyVersion::LATEST);
+    assert!(errors.unwrap_err().render(false).contains("longer than 16777216 bytes"));
+}
+
+#[test]
+fn the_files_that_rules_send_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    std::fs::write(&page, format!("HTTP/1.0 503 Gone\r\n\r\n{}", "x".repeat(900_000))).unwrap();
+    let binds = each(10, |n| format!("bind 127.0.0.1:{}", n + 100));
+    for kind in ["errorfile", "content-type text/plain file", "content-type text/plain lf-file"] {
+        let send = |count: usize| {
+            let rules = each(count, |n| {
+                format!(
+                    "http-request return status 503 {kind} {} if {{ path /{n} }}",
+                    page.display()
+                )
+            });
+            let imported = text(&format!("{FRONTEND}{binds}{rules} default_backend b\n{BACKEND}"));
+            (imported.coverage.refused().count(), imported)
+        };
+        let (refused, imported) = send(1);
+        assert_eq!(refused, 0, "{kind}: {}", imported.coverage.text());
+        let (refused, imported) = send(200);
+        let (_, reason) = outcome(&imported.coverage, "http-request return status 503");
+        assert!(refused > 190, "{kind}: {refused}");
+        let reasons = imported.coverage.refused().map(|entry| entry.outcome.reason());
+        assert!(reasons.into_iter().all(|reason| reason.contains("too large")), "{reason}");
+        let printed = imported.native().len();
+        assert!(printed < MOST_PRINTED, "{kind}: {printed} bytes");
+    }
+}
