@@ -76,3 +76,18 @@ fn requests_for_any_certificate_need_a_file_with_names() {
     check(&any.coverage, "ssl_verify_client", &[("refused", "any certificate does")]);
     assert!(any.native().contains("respond 403"), "{}", any.native());
 }
+
+#[test]
+fn any_certificate_is_one_of_any_issuer_but_not_an_invalid_one() {
+    let lines = "ssl_verify_client optional_no_ca; ssl_client_certificate /ca.pem;";
+    let any = http(&server(1, lines));
+    let native = any.native();
+    let route = "route variable $ssl_client_verify=FAILED:* and not variable ";
+    let condition = native.lines().find_map(|line| line.trim().strip_prefix(route));
+    let condition = condition.unwrap_or_else(|| panic!("{native}"));
+    assert!(condition.contains("unable to verify the first certificate$"), "{condition}");
+    check(&any.coverage, "ssl_verify_client", &[("differently", "version 1")]);
+    assert!(!any.coverage.text().contains("without a look"), "{}", any.coverage.text());
+    let listed = http(&server(1, &format!("{lines} ssl_crl /crl.pem;")));
+    check(&listed.coverage, "ssl_verify_client", &[("differently", "without a look at `ssl_crl`")]);
+}

@@ -20,12 +20,17 @@ const NO_AUTHORITIES: &str = "it needs `ssl_client_certificate` with the authori
 /// The variable with the result of the verification.
 const RESULT: &str = "$ssl_client_verify";
 
+/// The failures that `optional_no_ca` lets through: an issuer that Weir does not know, which the
+/// certificate itself may be, and a certificate of an authority that a client has as its own.
+const OF_ISSUER: &str =
+    "~^FAILED:(?:unable to verify the first certificate$|.*\\bCaUsedAsEndEntity\\b)";
+
 /// The requests of a server that its clients' certificates let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientDemand {
     /// All: no client is asked.
     Off,
-    /// All: clients are asked.
+    /// Those whose certificate is invalid for its issuer alone.
     Any,
     /// Those without an invalid one.
     Optional,
@@ -52,6 +57,9 @@ impl<'t> Converter<'_, 't> {
         match self.client_authorities(scope) {
             Ok(()) => {
                 self.outcomes.differs(id, "all clients of the address are asked, those of other servers too; a request for another name than that of the handshake is served, where nginx answers 421; certificates of version 1 of X.509 are invalid here");
+                if demand == ClientDemand::Any && self.single(scope, "ssl_crl").is_some() {
+                    self.outcomes.differs(id, "a certificate whose issuer is unknown passes without a look at `ssl_crl`, in which nginx looks for its issuer too");
+                }
                 demand
             }
             Err((refused, reason)) => {
@@ -126,15 +134,21 @@ impl<'t> Converter<'_, 't> {
         place: RoutePlace<'_>,
     ) -> Vec<Directive> {
         let span = self.statements.span(server);
-        let mut route = |pattern: &str, code: &'static str| {
+        let is =
+            |pattern: &str| NativeLine::new("", span).keyword("variable").option(RESULT, pattern);
+        let mut route = |condition: NativeLine, code: &'static str| {
             let page = self.page_of_own_status(code, "400", scope, place);
-            let condition = NativeLine::new("", span).keyword("variable").option(RESULT, pattern);
             route_to_page(condition, page, Vec::new(), span)
         };
+        let failed = is("FAILED:*");
         match demand {
-            ClientDemand::Off | ClientDemand::Any | ClientDemand::Closed => Vec::new(),
-            ClientDemand::Optional => vec![route("FAILED:*", INVALID)],
-            ClientDemand::On => vec![route("FAILED:*", INVALID), route("NONE", MISSING)],
+            ClientDemand::Off | ClientDemand::Closed => Vec::new(),
+            ClientDemand::Any => {
+                let but = failed.keyword("and").keyword("not").keyword("variable");
+                vec![route(but.option(RESULT, OF_ISSUER), INVALID)]
+            }
+            ClientDemand::Optional => vec![route(failed, INVALID)],
+            ClientDemand::On => vec![route(failed, INVALID), route(is("NONE"), MISSING)],
         }
     }
 }

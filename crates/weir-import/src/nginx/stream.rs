@@ -1,6 +1,7 @@
 //! `stream` becomes listeners that pass on bytes, one for each `server`. `stream_targets` has their
 //! pools.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use weir_config::source::SourceSpan;
@@ -14,6 +15,7 @@ use super::real_ip::network;
 use super::scope::InheritanceScope;
 use super::state::{Converter, ZoneKind};
 use super::statements::{FilePart, StatementId};
+use super::text_parts;
 use super::values::{self, KnownVariables, SetValue, text_template};
 use crate::native::NativeLine;
 
@@ -28,6 +30,12 @@ const WITHOUT_CONVERSION: [(&str, &str); 2] = [
         "write a `map` of `$ssl_preread_server_name` to upstreams, or of `$ssl_server_name` where TLS ends here",
     ),
 ];
+
+/// The reason for which a rule has no conversion where the client's address may be anyone's claim.
+const FROM_HEADER: &str = "with `proxy_protocol` Weir takes the client's address from the header: write `set_real_ip_from` for the load balancers that send it, or leave the rule to them";
+
+/// The most variables of which the value of one is made.
+const MOST_SOURCES: usize = 64;
 
 /// The `listen` lines of a server together.
 #[derive(Default)]
@@ -229,10 +237,19 @@ impl<'t> Converter<'_, 't> {
         let trusted = scope.all("set_real_ip_from");
         if trusted.is_empty() {
             let guards = scope.both(["allow", "deny"]).concat();
-            for id in guards.iter().chain(scope.all("limit_conn")).copied() {
-                self.outcomes.refuse(id, "with `proxy_protocol` Weir takes the client's address from the header: write `set_real_ip_from` for the load balancers that send it, or leave the rule to them");
+            let limits = scope.all("limit_conn").iter();
+            let told = scope.all("proxy_protocol").iter();
+            let told = told.filter(|id| self.statements.word(**id, 0) == "on");
+            let passes = scope.own("proxy_pass").iter();
+            let passes = passes.filter(|id| self.is_picked_by_address(**id));
+            let rules = guards.iter().chain(limits).chain(told).chain(passes).copied();
+            for id in rules.collect::<Vec<_>>() {
+                self.outcomes.refuse(id, FROM_HEADER);
             }
-            for listen in scope.own("listen") {
+            let has_header = |id: &&StatementId| {
+                self.statements.words(**id).iter().any(|word| word.is("proxy_protocol"))
+            };
+            for listen in scope.own("listen").iter().filter(has_header) {
                 self.outcomes.differs(*listen, "any peer may write the header, whose address is that of the client in logs and hashes, where nginx keeps that of the peer");
             }
             return line.keyword("all").end();
@@ -250,6 +267,47 @@ impl<'t> Converter<'_, 't> {
             line = line.value_at(&network, self.statements.span(id));
         }
         line.end()
+    }
+
+    /// Returns true if the servers of a `proxy_pass` depend on the client's address.
+    fn is_picked_by_address(&self, pass: StatementId) -> bool {
+        let statements = self.statements;
+        let server = statements.parent(pass);
+        let stream = server.and_then(|server| statements.parent(server));
+        let mut texts = vec![statements.word(pass, 0)];
+        let mut seen = HashSet::new();
+        while let Some(text) = texts.pop() {
+            for part in text_parts::split(text).1 {
+                if !seen.insert(part.name) {
+                    continue;
+                }
+                let is_address = ["remote_addr", "binary_remote_addr", "remote_port"];
+                if is_address.contains(&part.name) || seen.len() > MOST_SOURCES {
+                    return true;
+                }
+                let named = |word: &str| {
+                    word.strip_prefix('$').map(|name| name.trim_matches(['{', '}']))
+                        == Some(part.name)
+                };
+                let sets = statements.named(server, "set").iter();
+                let sets = sets.filter(|id| named(statements.word(**id, 0)));
+                texts.extend(sets.map(|id| statements.word(*id, 1)));
+                for &id in ["map", "geo", "split_clients"]
+                    .iter()
+                    .flat_map(|kind| statements.named(stream, kind))
+                {
+                    match statements.words(id) {
+                        [name] if named(&name.text) => return true,
+                        [source, name] if named(&name.text) => texts.push(&source.text),
+                        _ => continue,
+                    }
+                    let block = statements.get(id).directive.block.as_ref();
+                    let lines = block.iter().flat_map(|block| &block.directives);
+                    texts.extend(lines.flat_map(|line| &line.words).map(|word| &*word.text));
+                }
+            }
+        }
+        false
     }
 
     fn stream_certificates(&mut self, scope: &InheritanceScope<'_, 't>) -> Vec<Directive> {
