@@ -418,7 +418,7 @@ fn headers_of_servers_lead_to_internal_locations() {
         routes.map(|route| route.responses.intercept.len()).sum::<usize>()
     };
     let config = converted(&of("", files));
-    assert_eq!(rules(&config), 2);
+    assert_eq!(rules(&config), 4);
     let route = config.listeners[0].all_routes().find(|route| !route.responses.is_empty());
     let rule = &route.unwrap().responses.intercept[0];
     assert!(rule.recursive && rule.keep.iter().any(|name| name == "Content-Disposition"));
@@ -432,9 +432,9 @@ fn headers_of_servers_lead_to_internal_locations() {
         let file = of(lines, files);
         file.replace("proxy_pass http:", "grpc_pass grpc:")
     };
-    assert_eq!(rules(&converted(&calls(""))), 2);
+    assert_eq!(rules(&converted(&calls(""))), 4);
     // The directive of another kind of servers says nothing about these.
-    assert_eq!(rules(&converted(&calls("proxy_ignore_headers X-Accel-Redirect;"))), 2);
+    assert_eq!(rules(&converted(&calls("proxy_ignore_headers X-Accel-Redirect;"))), 4);
     let ignoring = calls("grpc_ignore_headers X-Accel-Redirect;");
     assert_eq!(rules(&converted(&ignoring)), 0);
     outcome(&ignoring, "grpc_ignore_headers", "honoured", "");

@@ -34,8 +34,6 @@ pub(super) struct Checker<'a> {
     pub(super) type_names: HashMap<&'a str, SourceSpan>,
     pub(super) used_types: HashSet<&'a str>,
     pub(super) rules: HashMap<&'a str, NamedRule<'a>>,
-    /// Set while the target of an intercepted response is parsed.
-    pub(super) after_response: bool,
     /// The depth of rules that are being parsed, each named by the one before.
     pub(super) rule_depth: usize,
     /// The number of values in the copies of rules so far.
@@ -93,7 +91,6 @@ impl<'a> Checker<'a> {
             type_names: HashMap::new(),
             used_types: HashSet::new(),
             rules: HashMap::new(),
-            after_response: false,
             rule_depth: 0,
             copied_values: 0,
             addresses: HashMap::new(),

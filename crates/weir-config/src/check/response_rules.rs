@@ -3,7 +3,7 @@
 use super::arguments::Arguments;
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Action, ImposedStatus, Intercept, Route, values};
+use crate::model::{ImposedStatus, Intercept, Route, internal_fault_after_response, values};
 
 impl<'a> Checker<'a> {
     /// Adds the rules of these lines for responses of endpoints to the route.
@@ -29,17 +29,20 @@ impl<'a> Checker<'a> {
 
     fn intercept(&mut self, line: &Arguments<'a>) -> Option<Intercept> {
         let when = line.option("if").map(|text| self.template(text));
-        let (arrow, _) = line.target?;
-        self.after_response = true;
-        let target = self.target(line);
-        self.after_response = false;
-        if let Action::Internal(to) = target? {
+        let (arrow, words) = line.target?;
+        let words = words.split_first();
+        if let Some((first, rest)) =
+            words.filter(|(first, _)| first.is_bare() && first.is("internal"))
+        {
+            let target = self.target_words(line.directive, first, rest)?;
+            let to = self.internal_target(&target, internal_fault_after_response)?;
             let keep = self.setting(line, "keep", |names| {
                 names.split(',').map(values::kept_header).collect::<Result<Vec<_>, _>>()
             });
             let (when, keep) = (when.flatten(), keep.unwrap_or_default());
             return Some(Intercept { when, keep, recursive: line.flag("recursive"), to });
         }
+        self.target(line)?;
         let error = Diagnostic::error(arrow.span, "a response is intercepted for a route");
         self.report(error.help("write `-> internal @NAME` or `-> internal PATH`"));
         None

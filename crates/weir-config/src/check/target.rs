@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, Context};
 use crate::model::{
     Action, Endpoint, FileCandidate, Files, NO_RESPONSE, Pool, PoolChoice, PoolShare, PoolSplit,
-    Redirect, Respond, below_fault, internal_fault, internal_fault_after_response, values,
+    Redirect, Respond, below_fault, internal_fault, values,
 };
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
@@ -67,12 +67,12 @@ impl<'a> Checker<'a> {
         match target.name() {
             "respond" => self.respond(target).map(Action::Respond),
             "redirect" => self.redirect(target).map(Action::Redirect),
-            "internal" => self.internal_target(target).map(Action::Internal),
+            "internal" => self.internal_target(target, internal_fault).map(Action::Internal),
             _ => self.files(target).map(Action::Files),
         }
     }
 
-    fn target_words(
+    pub(super) fn target_words(
         &mut self,
         directive: &'a Directive,
         name: &'a Word,
@@ -268,16 +268,21 @@ impl<'a> Checker<'a> {
     }
 
     /// Parses `internal PATH`, `internal @NAME` or `internal @NAME PATH`.
-    fn internal_target(&mut self, target: &Arguments<'a>) -> Option<Template> {
+    /// `fault` finds what is wrong with the path or the name.
+    pub(super) fn internal_target(
+        &mut self,
+        target: &Arguments<'a>,
+        fault: fn(&Template) -> Option<String>,
+    ) -> Option<Template> {
         let first = target.word(0)?;
-        let Some(path) = target.word(1) else { return self.internal(first) };
+        let Some(path) = target.word(1) else { return self.internal(first, fault) };
         if !first.text().starts_with('@') {
             let error = Diagnostic::error(path.span(), "a path is one word");
             self.report(error.help("write `internal PATH`, or `internal @NAME PATH`"));
             return None;
         }
         self.value(first, |text| values::name(&text[1..]))?;
-        let template = self.internal(path)?;
+        let template = self.internal(path, fault)?;
         if template.as_str().starts_with('@') {
             self.report(Diagnostic::error(path.span(), "a path follows the name"));
             return None;
@@ -285,14 +290,13 @@ impl<'a> Checker<'a> {
         template.parse_part(&format!("{} {}", first.text(), template.as_str())).ok()
     }
 
-    fn internal(&mut self, to: ArgumentValue<'a>) -> Option<Template> {
+    fn internal(
+        &mut self,
+        to: ArgumentValue<'a>,
+        fault: fn(&Template) -> Option<String>,
+    ) -> Option<Template> {
         let text = self.template(to)?;
-        let fault = if self.after_response {
-            internal_fault_after_response(&text)
-        } else {
-            internal_fault(&text)
-        };
-        match fault {
+        match fault(&text) {
             None => Some(text),
             Some(fault) => {
                 self.report(Diagnostic::error(to.span(), fault));
@@ -325,11 +329,11 @@ impl<'a> Checker<'a> {
         });
         let index = index.unwrap_or_else(|| vec![defaults::INDEX.to_owned()]);
         let fallback = match target.option("fallback") {
-            Some(to) => Some(self.internal(to)?),
+            Some(to) => Some(self.internal(to, internal_fault)?),
             None => None,
         };
         let found = match target.option("found") {
-            Some(to) => Some(self.internal(to)?),
+            Some(to) => Some(self.internal(to, internal_fault)?),
             None => None,
         };
         let below = match target.option("below") {

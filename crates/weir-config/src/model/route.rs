@@ -610,7 +610,8 @@ pub fn internal_fault(to: &Template) -> Option<String> {
     internal_fault_by(to, Rewrite::fault)
 }
 
-/// Returns the same for a redirect after a response, whose headers the text may have.
+/// Returns the reason why a text cannot be the target of a discarded response, whose headers it may
+/// have, if there is one.
 pub fn internal_fault_after_response(to: &Template) -> Option<String> {
     internal_fault_by(to, Rewrite::form_fault)
 }

@@ -9,6 +9,7 @@ use weir_config::syntax::tree::Directive;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::targets::ProxyPlace;
 use super::variables::entry;
 use crate::native::NativeLine;
 
@@ -28,15 +29,22 @@ pub(crate) struct AccelRedirects {
     query: String,
     /// The variables that are true for the names of named locations.
     names: Vec<(String, String)>,
+    /// The one that is true for any name.
+    is_name: String,
+    /// The one that is true for any value.
+    is_value: String,
 }
 
 impl<'t> Converter<'_, 't> {
-    /// Returns the lines of a route to servers whose responses may lead to another location.
+    /// Returns the lines of the route of a `proxy_pass` or `grpc_pass` whose responses may lead to
+    /// another location.
     pub(crate) fn accel_redirects(
         &mut self,
+        pass: StatementId,
         scope: &InheritanceScope<'_, 't>,
-        span: SourceSpan,
+        location: ProxyPlace<'_>,
     ) -> Vec<Directive> {
+        let span = self.statements.span(pass);
         let ignores = |id: &StatementId| {
             let mut words = self.statements.words(*id).iter();
             words.any(|word| word.text.eq_ignore_ascii_case(HEADER))
@@ -60,13 +68,18 @@ impl<'t> Converter<'_, 't> {
                 let line = NativeLine::new("intercept", span).option("if", condition);
                 line.option("keep", KEPT).keyword("recursive").keyword("->").keyword("internal")
             };
-            let AccelRedirects { is_path, path, query, names, .. } = &made;
+            let AccelRedirects { is_path, path, query, names, is_name, is_value, .. } = &made;
             lines.push(line(is_path).value(&format!("{path}?{query}?")).end());
             let named = self.statements.named(Some(server), "location");
             for (name, is_it) in names {
                 if named.iter().any(|id| self.statements.word(*id, 0) == name) {
                     lines.push(line(is_it).value(name).end());
                 }
+            }
+            // Of a value that leads nowhere the response is discarded too.
+            for (condition, status) in [(is_name, "500"), (is_value, "404")] {
+                let end = self.answer_with(pass, status, scope, location);
+                lines.push(line(condition).value(&end).end());
             }
         }
         self.accel_redirects = Some(made);
@@ -96,6 +109,8 @@ impl<'t> Converter<'_, 't> {
         let is_path = define("accel_redirect".to_owned(), "~^/", "1");
         let path = define("accel_path".to_owned(), "~^([^?]*)", "${1}");
         let query = define("accel_query".to_owned(), "~^[^?]*[?](.*)$", "${1}");
+        let is_name = define("accel_name".to_owned(), "~^@", "1");
+        let is_value = define("accel_value".to_owned(), "~.", "1");
         let is_location = |id: &StatementId| statements.name(*id) == "location";
         let names = statements.all().filter(is_location).map(|id| statements.word(id, 0));
         let names: HashSet<&str> = names.filter(|name| name.starts_with('@')).collect();
@@ -105,6 +120,6 @@ impl<'t> Converter<'_, 't> {
         let names = names.into_iter().zip(number).map(|(name, number)| {
             (name.to_owned(), define(format!("accel_name_{number}"), name, "1"))
         });
-        AccelRedirects { servers, is_path, path, query, names: names.collect() }
+        AccelRedirects { servers, is_path, path, query, names: names.collect(), is_name, is_value }
     }
 }

@@ -351,7 +351,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Adds a named location that answers with a status, and returns its name.
-    fn answer_with(
+    pub(super) fn answer_with(
         &mut self,
         id: StatementId,
         status: &str,

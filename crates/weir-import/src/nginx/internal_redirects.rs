@@ -1,5 +1,5 @@
-//! Internal redirects: the rewrite phase of a server, which
-//! nginx goes through again unless the redirect comes from `rewrite` or leads to a name.
+//! Internal redirects: the rewrite phase of a server, which nginx goes through again unless the
+//! redirect comes from `rewrite` or leads to a name.
 
 use weir_config::pattern::PathPattern;
 use weir_config::syntax::lexer::Word;

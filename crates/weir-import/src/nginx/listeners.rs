@@ -535,7 +535,7 @@ impl<'t> Converter<'_, 't> {
         self.default("server_tokens", "nginx sends `Server: nginx`; Weir sends no `Server`");
         self.default(
             "X-Accel-Redirect",
-            "followed in servers with an `internal` location; elsewhere Weir removes it and sends the response on. Other `X-Accel-…` of servers are removed and have no effect",
+            "followed in servers with an `internal` location if it has a value; elsewhere Weir removes it and sends the response on. Other `X-Accel-…` of servers are removed and have no effect",
         );
         self.default("error_page", "the pages of error responses are Weir's own");
     }

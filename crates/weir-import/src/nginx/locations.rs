@@ -512,7 +512,7 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, place, Intercepted::Yes));
-        block.extend(self.accel_redirects(scope, span));
+        block.extend(self.accel_redirects(pass, scope, location));
         block.extend(route_lines);
         let target = NativeLine::new("", span).value(&pool).into_words();
         Ok(RouteParts { target, block, may_be_empty })
