@@ -521,7 +521,7 @@ fn a_header_of_any_peer_picks_no_servers() {
         let (word, reason) = {
             let imported = of(&source, "");
             let (word, reason) = outcome(&imported, "proxy_pass");
-            (word.to_owned(), reason.to_owned())
+            (word.to_owned(), reason.clone())
         };
         assert!(word == "refused" && reason.contains("set_real_ip_from"), "{source}: {reason}");
         let trusted = of(&source, "set_real_ip_from 10.0.0.0/8;");
