@@ -503,7 +503,7 @@ fn streams_become_listeners_that_pass_on_bytes() {
          server { listen 127.0.0.1:5432; proxy_pass db; proxy_connect_timeout 1s; proxy_timeout 3m;
                   deny 10.9.0.0/16; allow all; }
          server { listen 127.0.0.1:25 proxy_protocol; proxy_pass 10.0.0.3:25; proxy_protocol on;
-                  proxy_next_upstream off; }",
+                  set_real_ip_from 0.0.0.0/0; set_real_ip_from ::/0; proxy_next_upstream off; }",
     );
     assert_eq!(imported.coverage.totals().refused, 0, "{}", imported.coverage.text());
     let config = config(imported);

@@ -518,11 +518,8 @@ fn a_header_of_any_peer_picks_no_servers() {
         format!("map $remote_addr $up {{ {servers} }}"),
         format!("geo $of {{ default a; }} map $of $up {{ {servers} }}"),
     ] {
-        let (word, reason) = {
-            let imported = of(&source, "");
-            let (word, reason) = outcome(&imported, "proxy_pass");
-            (word.to_owned(), reason.clone())
-        };
+        let open = of(&source, "");
+        let (word, reason) = outcome(&open, "proxy_pass");
         assert!(word == "refused" && reason.contains("set_real_ip_from"), "{source}: {reason}");
         let trusted = of(&source, "set_real_ip_from 10.0.0.0/8;");
         assert_eq!(outcome(&trusted, "proxy_pass").0, "honoured", "{source}");
