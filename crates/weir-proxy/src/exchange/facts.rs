@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 use weir_balance::{Ahead, Decision, Slot, WaitsFor};
-use weir_stats::metrics::TransferredBytes;
 use weir_stats::{Cause, Delays, GrpcStatus, HTTP2, Setback, Times, WaitedFor};
 
 use crate::http::client_address::PeerTrust;
@@ -205,8 +204,8 @@ pub(crate) struct ExchangeOutcome {
     pub(crate) delays: Delays,
     pub(crate) bytes_sent: u64,
     pub(crate) body_bytes_sent: u64,
-    /// The bytes of a tunnel that the metrics have.
-    pub(crate) counted: TransferredBytes,
+    /// Set if its bytes are counted as they pass: it is a tunnel.
+    pub(crate) is_counted: bool,
 }
 
 impl Default for ExchangeOutcome {
@@ -220,7 +219,7 @@ impl Default for ExchangeOutcome {
             delays: Delays::default(),
             bytes_sent: 0,
             body_bytes_sent: 0,
-            counted: TransferredBytes::default(),
+            is_counted: false,
         }
     }
 }

@@ -125,9 +125,12 @@ pub(crate) struct Pump {
     pub(crate) is_whole: bool,
     surplus: Surplus,
     bulk: BulkReads,
+    /// Set while the buffer is a bulk buffer.
+    lease: Option<BulkLease>,
 }
 
 /// The use of bulk buffers.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum BulkReads {
     /// The body never has one.
     Never,
@@ -135,9 +138,6 @@ enum BulkReads {
     Small,
     /// The last read filled its buffer: the next one gets a bulk buffer if one is free.
     Eligible,
-    /// The buffer is a bulk buffer, and is counted as long as the lease lives. `is_needed` tells if
-    /// the last read would have filled a small one.
-    InUse { _lease: BulkLease, is_needed: bool },
 }
 
 /// A source that has ended.
@@ -222,6 +222,7 @@ impl Pump {
             is_whole: false,
             surplus: bounds.surplus,
             bulk: if bounds.bulk { BulkReads::Small } else { BulkReads::Never },
+            lease: None,
         }
     }
 
@@ -570,7 +571,7 @@ impl Pump {
             self.raw.clear();
             self.at = 0;
         }
-        if matches!(self.bulk, BulkReads::Eligible) && self.raw.is_empty() {
+        if self.bulk == BulkReads::Eligible && self.lease.is_none() && self.raw.is_empty() {
             self.take_bulk(buffers);
         }
         if self.raw.capacity() == 0 {
@@ -600,12 +601,11 @@ impl Pump {
         };
         self.has_read = true;
         self.read += read as u64;
-        match &mut self.bulk {
-            BulkReads::Small if self.raw.len() == self.raw.capacity() => {
-                self.bulk = BulkReads::Eligible;
-            }
-            BulkReads::InUse { is_needed, .. } => *is_needed = read >= SMALL_BUFFER,
-            _ => {}
+        if self.lease.is_some() {
+            let is_needed = read >= SMALL_BUFFER;
+            self.bulk = if is_needed { BulkReads::Eligible } else { BulkReads::Small };
+        } else if self.bulk == BulkReads::Small && self.raw.len() == self.raw.capacity() {
+            self.bulk = BulkReads::Eligible;
         }
         if read == 0 {
             return Poll::Ready(self.source_ended(source));
@@ -617,17 +617,16 @@ impl Pump {
     fn take_bulk(&mut self, buffers: &Buffers) {
         if let Some((buffer, lease)) = buffers.bulk() {
             buffers.give_back(std::mem::replace(&mut self.raw, buffer));
-            self.bulk = BulkReads::InUse { _lease: lease, is_needed: true };
+            self.lease = Some(lease);
         }
     }
 
     /// Gives a bulk buffer back whose bytes were sent.
     fn give_bulk_back(&mut self, buffers: &Buffers) {
-        let BulkReads::InUse { is_needed, .. } = self.bulk else { return };
-        if self.at == self.raw.len() && self.direct.is_empty() {
+        if self.lease.is_some() && self.at == self.raw.len() && self.direct.is_empty() {
             buffers.give_back(std::mem::take(&mut self.raw));
             self.at = 0;
-            self.bulk = if is_needed { BulkReads::Eligible } else { BulkReads::Small };
+            self.lease = None;
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use weir_stats::metrics::{Asked, Done, Keep, Onward, Outcome};
+use weir_stats::metrics::{Asked, Done, Keep, Onward, Outcome, TransferredBytes};
 use weir_stats::{
     Concurrency, Entry, Escape, ExchangeRecord, FailedAttempt, Headers, Template, TlsParameters,
 };
@@ -289,7 +289,9 @@ fn count<C: ClientSide>(exchange: &Exchange<'_, C>, ended_us: u64) -> Keep {
         request,
         line_bytes: line.len(),
     };
-    let (times, counted) = (&outcome.times, outcome.counted);
+    let bytes = TransferredBytes { received: arrival.bytes_received, sent: outcome.bytes_sent };
+    let counted = if outcome.is_counted { bytes } else { TransferredBytes::default() };
+    let times = &outcome.times;
     let done = Done { request_id, asked, ended_us, times, outcome: summary, counted };
     let (route, endpoint) = (scope.counts.route(*route), placement.endpoint.and_then(series));
     worker.process.numbers.record(worker.number, route, endpoint, &done)

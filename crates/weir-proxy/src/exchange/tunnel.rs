@@ -141,6 +141,7 @@ struct ByteCounter<'a> {
     route: &'a RouteSeries,
     endpoint: Option<&'a EndpointSeries>,
     worker: usize,
+    counted: TransferredBytes,
 }
 
 impl<'a> ByteCounter<'a> {
@@ -153,14 +154,16 @@ impl<'a> ByteCounter<'a> {
         let endpoint = pool.zip(placement.endpoint);
         let series = |(pool, at)| scope.generation.endpoint_series(pool, at);
         let route = scope.counts.route(route);
-        Self { route, endpoint: endpoint.and_then(series), worker: scope.worker.number }
+        let (endpoint, worker) = (endpoint.and_then(series), scope.worker.number);
+        Self { route, endpoint, worker, counted: TransferredBytes::default() }
     }
 
     /// Counts the bytes since the last time.
-    fn count(&self, arrival: &RequestArrival, outcome: &mut ExchangeOutcome) {
+    fn count(&mut self, arrival: &RequestArrival, outcome: &mut ExchangeOutcome) {
         let bytes = TransferredBytes { received: arrival.bytes_received, sent: outcome.bytes_sent };
-        self.route.transferred(self.worker, self.endpoint, bytes.since(outcome.counted));
-        outcome.counted = bytes;
+        self.route.transferred(self.worker, self.endpoint, bytes.since(self.counted));
+        self.counted = bytes;
+        outcome.is_counted = true;
     }
 }
 
@@ -171,7 +174,7 @@ pub(crate) async fn run<C: ClientSide>(
 ) -> Next {
     let session = exchange.session;
     let Exchange { scope, client, heads, arrival, placement, outcome, route, .. } = exchange;
-    let counter = ByteCounter::new(*scope, placement, *route);
+    let mut counter = ByteCounter::new(*scope, placement, *route);
     let Switched { patience, after_client, mut upstream, surplus, up, down, mut silent } = switched;
     let after_endpoint = scope.listener.timeouts.half_closed;
     // Bytes that were received after the two heads, and after the request's body if it had one,
