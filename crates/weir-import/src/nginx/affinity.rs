@@ -10,7 +10,7 @@ use super::statements::StatementId;
 use super::values;
 use crate::native::NativeLine;
 
-/// What `sticky` becomes.
+/// The lines of `sticky`.
 #[derive(Default)]
 pub(crate) struct StickyLines {
     /// The line of the pool.

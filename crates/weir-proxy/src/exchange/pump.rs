@@ -108,10 +108,8 @@ pub(crate) struct Pump {
     pub(crate) body_bytes: u64,
     /// The number of bytes handed to the sink so far, including framing.
     pub(crate) written: u64,
-    /// The number of bytes that this pump read from the source, including framing.
-    read: u64,
-    /// The number of bytes of chunk framing decoded so far.
-    framing: u64,
+    /// The work of reading and decoding so far, in bytes copied.
+    taken: u64,
     /// Set once it has read from the source, so that its bytes cannot be obtained again.
     pub(crate) has_read: bool,
     /// The event that a pending poll waits for.
@@ -212,8 +210,7 @@ impl Pump {
             replay: None,
             body_bytes: 0,
             written: 0,
-            read: 0,
-            framing: 0,
+            taken: 0,
             has_read: false,
             waiting: Waiting::Write,
             finished: false,
@@ -375,7 +372,7 @@ impl Pump {
 
     /// The work done so far, in bytes copied: decoding of framing costs more per byte.
     fn work(&self) -> u64 {
-        self.written + self.read + self.framing * TURN_FRAMING_COST
+        self.written + self.taken
     }
 
     /// A number that grows whenever a byte of the body is decoded or a byte is sent.
@@ -600,7 +597,7 @@ impl Pump {
             }
         };
         self.has_read = true;
-        self.read += read as u64;
+        self.taken += read as u64;
         if self.lease.is_some() {
             let is_needed = read >= SMALL_BUFFER;
             self.bulk = if is_needed { BulkReads::Eligible } else { BulkReads::Small };
@@ -690,7 +687,7 @@ impl Pump {
             }
             Decoder::Chunked(decoder) => {
                 (end, self.at, trailers) = decode_chunks(decoder, &mut self.raw, start)?;
-                self.framing += (self.at - end) as u64;
+                self.taken += (self.at - end) as u64 * TURN_FRAMING_COST;
             }
         }
         self.body_bytes += (end - start) as u64;

@@ -121,7 +121,7 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
 pub struct GrpcWebType<'a> {
     /// Set if the body is in base64.
     pub is_text: bool,
-    /// What stands behind it, such as `+proto`.
+    /// The rest of the type, such as `+proto`.
     pub rest: &'a [u8],
 }
 
