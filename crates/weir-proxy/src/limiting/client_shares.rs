@@ -1,8 +1,9 @@
-//! Counts connections per client under a cap, in a table of fixed size without locks: enough to
-//! find the client that holds the most connections when places run out. A client is an IPv4 address
-//! or an IPv6 network of 64 bits. Clients whose hashes collide share one count, so a count is never
-//! too low; the hash is keyed, so that no client can choose to collide with another. It closes no
-//! connection; `make_room.rs` orders that.
+//! Counts connections per client under a cap, in two rows of counts without locks: enough to find
+//! the client that holds the most connections when places run out. A client is an IPv4 address or
+//! an IPv6 network of 64 bits. It has a place in each row, and its count is the lower of the two:
+//! never too low, and too high only for a client whose hashes collide in both rows, which happens
+//! to one client in 16 million. The hash is keyed, so that no client can choose to collide with
+//! another. It closes no connection; `make_room.rs` orders that.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -10,23 +11,28 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::limits::{FEW_CONNECTIONS, HEAVY_SHARE, ORDINARY_SHARE, OTHERS_REMEMBERED_US};
 
-/// The number of counts in a table: small enough for the table to be scanned when a connection
-/// meets the cap (a microsecond).
-const BUCKETS: usize = 4096;
+/// The number of counts in a row: small enough for the row to be scanned when a connection meets
+/// the cap (a microsecond).
+const COUNTS: usize = 4096;
 
-/// The index of a client's count, the same in all tables of the process.
+/// The indices of a client's counts, the same under all caps of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClientBucket(u16);
+pub(crate) struct ClientBucket {
+    first: u16,
+    second: u16,
+}
 
 impl ClientBucket {
-    pub(crate) fn number(self) -> u16 {
-        self.0
-    }
-
-    pub(crate) fn of_number(number: u16) -> Self {
-        Self(number)
+    /// Distinguishes clients, but for one pair in 32,768; less than [`NOT_COUNTED`].
+    fn fingerprint(self) -> u16 {
+        self.second << 3 | self.first & 7
     }
 }
+
+/// An index in the first row of counts: that of the client with the most connections and of those
+/// that collide with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CrowdedCount(pub(crate) u16);
 
 /// Maps clients to buckets.
 #[derive(Debug, Default)]
@@ -39,58 +45,70 @@ impl ClientHasher {
             IpAddr::V4(address) => (4, u64::from(address.to_bits())),
             IpAddr::V6(address) => (6, (address.to_bits() >> 64) as u64),
         };
-        ClientBucket((self.0.hash_one(network) % BUCKETS as u64) as u16)
+        let hash = self.0.hash_one(network);
+        let row = COUNTS as u64;
+        ClientBucket { first: (hash % row) as u16, second: (hash / row % row) as u16 }
     }
 }
 
 /// The connections of each client under one cap.
 #[derive(Debug)]
 pub(crate) struct ClientShares {
-    counts: Box<[AtomicU32]>,
+    first: Box<[AtomicU32]>,
+    second: Box<[AtomicU32]>,
     /// The two most recent newcomers that were not heavy, each a packed [`Newcomer`]; 0 if none
     /// came yet.
     seen: [AtomicU64; 2],
 }
 
+/// Stands for clients that are not counted among the fingerprints of newcomers.
+const NOT_COUNTED: u16 = u16::MAX;
+
 /// A newcomer and its time of arrival, in microseconds of the balancers' clock.
 #[derive(Clone, Copy)]
 struct Newcomer {
-    /// The index of the client's count; [`BUCKETS`] for clients that are not counted.
-    bucket: u16,
+    /// The client's fingerprint; [`NOT_COUNTED`] for clients that are not counted.
+    client: u16,
     at_us: u64,
 }
 
 impl Newcomer {
     fn pack(self) -> u64 {
-        (self.at_us + 1) << 16 | u64::from(self.bucket)
+        (self.at_us + 1) << 16 | u64::from(self.client)
     }
 
     fn unpack(seen: u64) -> Option<Self> {
-        Some(Self { bucket: seen as u16, at_us: (seen >> 16).checked_sub(1)? })
+        Some(Self { client: seen as u16, at_us: (seen >> 16).checked_sub(1)? })
     }
 }
 
 impl Default for ClientShares {
     fn default() -> Self {
-        let counts = (0..BUCKETS).map(|_| AtomicU32::new(0)).collect();
-        Self { counts, seen: Default::default() }
+        let row = || (0..COUNTS).map(|_| AtomicU32::new(0)).collect();
+        Self { first: row(), second: row(), seen: Default::default() }
     }
 }
 
 impl ClientShares {
+    /// The counts of a client, the one in the first row first.
+    fn counts(&self, client: ClientBucket) -> impl Iterator<Item = &AtomicU32> {
+        let places = [(&self.first, client.first), (&self.second, client.second)];
+        places.into_iter().filter_map(|(row, place)| row.get(usize::from(place)))
+    }
+
     fn count(&self, client: ClientBucket) -> usize {
-        let count = self.counts.get(usize::from(client.0));
-        count.map_or(0, |count| count.load(Ordering::Relaxed) as usize)
+        let counts = self.counts(client).map(|count| count.load(Ordering::Relaxed));
+        counts.min().unwrap_or(0) as usize
     }
 
     pub(crate) fn add(&self, client: ClientBucket) {
-        if let Some(count) = self.counts.get(usize::from(client.0)) {
+        for count in self.counts(client) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn remove(&self, client: ClientBucket) {
-        if let Some(count) = self.counts.get(usize::from(client.0)) {
+        for count in self.counts(client) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -112,22 +130,31 @@ impl ClientShares {
         self.seen.iter().any(|seen| {
             let seen = Newcomer::unpack(seen.load(Ordering::Relaxed));
             seen.is_some_and(|seen| {
-                seen.bucket != client.0 && now_us < seen.at_us + OTHERS_REMEMBERED_US
+                seen.client != client.fingerprint() && now_us < seen.at_us + OTHERS_REMEMBERED_US
             })
         })
     }
 
     /// Tells whether a client holds so large a part of the cap that other clients need protection.
     fn is_heavy(&self, client: ClientBucket, cap: usize) -> bool {
-        let count = self.count(client);
-        count > FEW_CONNECTIONS && count > cap / HEAVY_SHARE
+        is_large(self.count(client), cap)
     }
 
-    /// The client with the most connections, if these are a large part of the cap.
-    pub(crate) fn heaviest(&self, cap: usize) -> Option<ClientBucket> {
-        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
-        let (_, place) = counts.zip(0..).max_by_key(|(count, _)| *count)?;
-        Some(ClientBucket(place)).filter(|client| self.is_heavy(*client, cap))
+    /// The highest count of the first row and its place, if it is a large part of the cap.
+    fn highest(&self, cap: usize) -> Option<(usize, CrowdedCount)> {
+        let counts = self.first.iter().map(|count| count.load(Ordering::Relaxed) as usize);
+        let (count, place) = counts.zip(0..).max_by_key(|(count, _)| *count)?;
+        is_large(count, cap).then_some((count, CrowdedCount(place)))
+    }
+
+    /// Tells whether a client has a large part of the cap.
+    pub(crate) fn has_heavy(&self, cap: usize) -> bool {
+        self.highest(cap).is_some()
+    }
+
+    /// Tells whether a client is the one with a large part of the cap to which a count belongs.
+    pub(crate) fn crowds(&self, client: ClientBucket, count: CrowdedCount, cap: usize) -> bool {
+        client.first == count.0 && self.is_heavy(client, cap)
     }
 
     /// Decides the treatment of a newcomer when places are short, at this time of the balancers'
@@ -144,8 +171,8 @@ impl ClientShares {
             return if others { Settlement::Refuse } else { Settlement::Wait };
         }
         let own = newcomer.map_or(0, |client| self.count(client));
-        let heaviest = self.heaviest(cap).filter(|heaviest| own < self.count(*heaviest) / 2);
-        heaviest.map_or(Settlement::Wait, Settlement::Displace)
+        let heaviest = self.highest(cap).filter(|(count, _)| own < count / 2);
+        heaviest.map_or(Settlement::Wait, |(_, place)| Settlement::Displace(place))
     }
 
     /// Records a newcomer that is not heavy. Of two that are recorded concurrently, one may be
@@ -154,14 +181,20 @@ impl ClientShares {
         if newcomer.is_some_and(|client| self.is_heavy(client, cap)) {
             return;
         }
-        let bucket = newcomer.map_or(BUCKETS as u16, |client| client.0);
+        let client = newcomer.map_or(NOT_COUNTED, ClientBucket::fingerprint);
         let [latest, before] = &self.seen;
         let other = latest.load(Ordering::Relaxed);
-        if Newcomer::unpack(other).is_some_and(|seen| seen.bucket != bucket) {
+        if Newcomer::unpack(other).is_some_and(|seen| seen.client != client) {
             before.store(other, Ordering::Relaxed);
         }
-        latest.store(Newcomer { bucket, at_us: now_us }.pack(), Ordering::Relaxed);
+        latest.store(Newcomer { client, at_us: now_us }.pack(), Ordering::Relaxed);
     }
+}
+
+/// Tells whether this many connections are so large a part of the cap that other clients need
+/// protection.
+fn is_large(count: usize, cap: usize) -> bool {
+    count > FEW_CONNECTIONS && count > cap / HEAVY_SHARE
 }
 
 /// The treatment of a newcomer when places are short.
@@ -173,15 +206,15 @@ pub(crate) enum Settlement {
     Refuse,
     /// The longest-running requests of this client are aborted to make room for it and the
     /// connections behind it.
-    Displace(ClientBucket),
+    Displace(CrowdedCount),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HEAVY: ClientBucket = ClientBucket(7);
-    const LIGHT: ClientBucket = ClientBucket(9);
+    const HEAVY: ClientBucket = ClientBucket { first: 7, second: 70 };
+    const LIGHT: ClientBucket = ClientBucket { first: 9, second: 90 };
 
     fn shares(counts: &[(ClientBucket, usize)]) -> ClientShares {
         let shares = ClientShares::default();
@@ -196,12 +229,26 @@ mod tests {
         let check = |counts: &[_], newcomer, expected| {
             assert_eq!(shares(counts).settle(newcomer, 100, 0), expected, "{counts:?}");
         };
-        check(&[(HEAVY, 90)], Some(LIGHT), Settlement::Displace(HEAVY));
-        check(&[(HEAVY, 90)], None, Settlement::Displace(HEAVY));
+        check(&[(HEAVY, 90)], Some(LIGHT), Settlement::Displace(CrowdedCount(7)));
+        check(&[(HEAVY, 90)], None, Settlement::Displace(CrowdedCount(7)));
         check(&[(HEAVY, 90)], Some(HEAVY), Settlement::Wait);
         check(&[(HEAVY, 25)], Some(LIGHT), Settlement::Wait);
         check(&[(HEAVY, 50), (LIGHT, 30)], Some(LIGHT), Settlement::Wait);
-        check(&[(HEAVY, 50), (LIGHT, 10)], Some(LIGHT), Settlement::Displace(HEAVY));
+        check(&[(HEAVY, 50), (LIGHT, 10)], Some(LIGHT), Settlement::Displace(CrowdedCount(7)));
+    }
+
+    #[test]
+    fn a_client_that_collides_with_a_heavy_one_in_one_row_is_not_heavy() {
+        for other in [ClientBucket { second: 90, ..HEAVY }, ClientBucket { first: 9, ..HEAVY }] {
+            let shares = shares(&[(HEAVY, 90), (other, 2)]);
+            assert_eq!(shares.count(other), 2);
+            assert_eq!(shares.settle(Some(other), 100, 0), Settlement::Displace(CrowdedCount(7)));
+            assert!(shares.crowds(HEAVY, CrowdedCount(7), 100));
+            assert!(!shares.crowds(other, CrowdedCount(7), 100));
+            shares.note_newcomer(Some(other), 100, 0);
+            assert_eq!(shares.settle(Some(HEAVY), 100, 0), Settlement::Refuse);
+            assert!(shares.excess(HEAVY, 100, 0) > 0);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_stats::Cause;
 
 use crate::limiting::admission::Gate;
-use crate::limiting::client_shares::ClientBucket;
+use crate::limiting::client_shares::CrowdedCount;
 use crate::limiting::room::Room;
 use crate::net::Net;
 use crate::time::instant::Instant;
@@ -42,19 +42,26 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest
-    /// running first, and HTTP/2 connections with all their streams, at one listener or at all;
-    /// returns the number that it ended.
+    /// Ends up to `count` requests, handshakes and lingering closes of the client with a large part
+    /// of the room, the longest running first, and HTTP/2 connections with all their streams, at
+    /// one listener or at all; returns the number that it ended.
     pub(crate) fn give_up_of_client(
         &self,
-        client: ClientBucket,
+        client: CrowdedCount,
+        room: &Room,
         gate: Option<&Arc<Gate>>,
         count: usize,
     ) -> usize {
+        let Some(shares) = room.shares() else { return 0 };
+        let cap = room.cap();
         let own = self.residents.without_request().into_iter();
         let mut all: Vec<CrowdingCandidate> = own.map(|(at, key)| (at, key, None)).collect();
         all.extend(self.sessions.running().map(|(at, key, session)| (at, key, Some(session))));
-        all.retain(|(_, key, _)| self.residents.belongs(*key, client, gate));
+        all.retain(|(_, key, _)| {
+            let own = self.residents.client(*key);
+            own.is_some_and(|own| shares.crowds(own, client, cap))
+                && gate.is_none_or(|gate| self.residents.is_at(*key, gate))
+        });
         if all.len() > count {
             all.select_nth_unstable_by_key(count, |(since, ..)| *since);
             all.truncate(count);

@@ -222,5 +222,5 @@ impl Process {
 
 /// Returns true if a client has a large part of the room.
 fn has_heavy(room: &Room) -> bool {
-    room.shares().is_some_and(|shares| shares.heaviest(room.cap()).is_some())
+    room.shares().is_some_and(|shares| shares.has_heavy(room.cap()))
 }

@@ -324,17 +324,11 @@ impl Residents {
         }
     }
 
-    /// Returns true if the connection belongs to this client, and to this listener if one is given.
-    pub(crate) fn belongs(
-        &self,
-        key: ResidentKey,
-        client: ClientBucket,
-        gate: Option<&Arc<Gate>>,
-    ) -> bool {
+    /// Returns true if the connection belongs to this listener.
+    pub(crate) fn is_at(&self, key: ResidentKey, gate: &Arc<Gate>) -> bool {
         let table = self.table();
-        let Some(resident) = table.all.get(key) else { return false };
-        let is_its = |gate| resident.gate.as_ref().is_some_and(|own| Arc::ptr_eq(own, gate));
-        resident.client == Some(client) && gate.is_none_or(is_its)
+        let own = table.all.get(key).and_then(|resident| resident.gate.as_ref());
+        own.is_some_and(|own| Arc::ptr_eq(own, gate))
     }
 
     /// The connections that neither have a request nor wait for one, and those with streams of
