@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup installs cargo here; a shell that has not sourced ~/.cargo/env does not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-floor bench-instructions bench-scale bench-balance bench-numbers bench-lab bench-long-files bench-state bench-tls lab fuzz hostile-table
+.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-floor bench-instructions bench-scale bench-workers bench-balance bench-numbers bench-lab bench-long-files bench-state bench-tls lab fuzz hostile-table
 
 # Real programs that the tests use. The variables below make tests fail without their program; otherwise they pass without it.
 TEST_PROGRAMS := cc nginx nginx-stream haproxy curl h2load wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client grpc valgrind python3
@@ -81,6 +81,12 @@ deny: ## check licences and banned crates, if cargo-deny is installed
 bench-core: ## measure CPU per request and memory beside nginx and haproxy; writes benches/core.md
 	@scripts/packages cc nginx nginx-stream haproxy wrk ab h2load curl openssl python3
 	weir="$$(scripts/profiled-build)" && python3 benches/core.py --weir "$$weir" --build "make release" $(ARGS)
+
+# For a machine with four cores or more. ARGS="--only plain --rounds 1" goes to the script.
+bench-workers: ## measure throughput with 1, 2, 4 ... workers beside nginx and haproxy; writes benches/workers.md
+	@scripts/packages cc nginx nginx-stream haproxy wrk openssl taskset python3
+	cargo build --profile bench-release -p weir
+	python3 benches/workers.py --weir "$$(scripts/target-directory)/bench-release/weir" $(ARGS)
 
 bench-floor: ## measure a relay that parses nothing beside Weir and nginx; writes benches/floor.md
 	@scripts/packages cc nginx wrk openssl taskset python3

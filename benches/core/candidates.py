@@ -71,6 +71,8 @@ class Bench:
         self.directory = pathlib.Path(directory)
         self.binaries = binaries
         self.proxy_core, self.load_core = machine.cores()
+        self.origin_core = self.load_core
+        self.load_threads = 1
         self.open_files = machine.raise_open_files()
         self.children = []
         self.values = {
@@ -78,6 +80,8 @@ class Bench:
             "CONNECTIONS": self.open_files,
             "HAPROXY_CONNECTIONS": (self.open_files - 200) // 2,
             "NGINX_LOG_OPTIONS": nginx_log_options,
+            "WORKERS": 1,
+            "ORIGIN_WORKERS": 1,
         }
 
     def prepare(self):
@@ -96,7 +100,7 @@ class Bench:
         certificate(self.directory)
         self.values |= dict(zip(["ORIGIN", "ORIGIN_CALLS", "ORIGIN_TLS"], free_ports(3)))
         config = self.fill("origin.conf")
-        origin = self.start(self.load_core, ["nginx", "-e", "stderr", "-c", str(config)], "origin")
+        origin = self.start(self.origin_core, ["nginx", "-e", "stderr", "-c", str(config)], "origin")
         origin.wait_for([self.values[name] for name in ["ORIGIN", "ORIGIN_CALLS", "ORIGIN_TLS"]])
         self.values["SILENT"] = free_ports(1)[0]
         command = ["python3", str(HERE / "silent.py"), str(self.values["SILENT"])]

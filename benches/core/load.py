@@ -103,7 +103,7 @@ def load_command(bench, case, seconds, connections):
     streams = ["-c", str(HTTP2_CONNECTIONS), "-m", str(HTTP2_STREAMS), "-D", str(seconds)]
     count = str(NEW_CONNECTIONS * seconds)
     call = ["-d", str(bench.directory / "call.bin"), "-H", "content-type: application/grpc", "-H", "te: trailers"]
-    wrk = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "summary.lua")]
+    wrk = ["wrk", f"-t{bench.load_threads}", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "summary.lua")]
     return {
         "ab": ["ab", "-q", "-r", "-f", "TLS1.3", "-c", str(connections), "-t", str(seconds)],
         "h2load": ["h2load", "-t", "1", *streams],

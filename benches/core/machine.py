@@ -63,14 +63,20 @@ def resident_bytes(pid):
     return total
 
 
-def core_times(core):
-    """The kernel's counters of one core: user, nice, system, idle, iowait, irq, softirq, steal."""
+def core_numbers(cores):
+    """The numbers of one core, or of a range such as `0-3`."""
+    first, _, last = str(cores).partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def core_times(cores):
+    """The kernel's counters of some cores: user, nice, system, idle, iowait, irq, softirq, steal."""
+    names = {f"cpu{number}" for number in core_numbers(cores)}
     with open("/proc/stat", encoding="ascii") as stat:
-        for line in stat:
-            fields = line.split()
-            if fields[0] == f"cpu{core}":
-                return [int(field) for field in fields[1:9]]
-    raise RuntimeError(f"core {core} is not in /proc/stat")
+        found = [line.split()[1:9] for line in stat if line.split()[0] in names]
+    if len(found) != len(names):
+        raise RuntimeError(f"cores {cores} are not in /proc/stat")
+    return [sum(int(field) for field in column) for column in zip(*found)]
 
 
 def busy_and_steal(before, after):

@@ -197,7 +197,7 @@ fn gone(arena: &mut Arena) -> Option<String> {
 
 /// Waits until the proxy answers, and sends a few more requests so that one-time costs are not
 /// measured.
-fn wait_until_served(arena: &Arena) {
+pub(crate) fn wait_until_served(arena: &Arena) {
     eventually("the proxy serves", || ask_once(arena).then_some(()));
     honest(arena, Duration::from_millis(100));
 }

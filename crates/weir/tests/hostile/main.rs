@@ -5,6 +5,7 @@
 //! `make hostile-table` runs the same patterns against nginx and haproxy, for `docs/security.md`.
 
 mod arena;
+mod cost;
 mod judge;
 mod origin;
 mod patterns;

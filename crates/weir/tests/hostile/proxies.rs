@@ -257,6 +257,18 @@ impl Proxy {
         self.processes().into_iter().filter_map(of).sum()
     }
 
+    /// Returns the time that the proxy's threads ran, to the nanosecond. Threads that have ended
+    /// are left out.
+    pub(crate) fn running_time(&self) -> Duration {
+        let threads = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/task")).ok();
+        let of = |thread: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+        };
+        let all = self.processes().into_iter().filter_map(threads).flatten();
+        all.flatten().filter_map(of).sum()
+    }
+
     /// Returns the number of open descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         let of = |pid: u32| Some(std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count());

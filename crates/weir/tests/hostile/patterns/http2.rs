@@ -9,19 +9,19 @@ use crate::arena::{Arena, Conn};
 use crate::judge::{Outcome, Pattern};
 use crate::proxies::Kind;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const PRIORITY: u8 = 2;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
 
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-const WHOLE: u8 = END_STREAM | END_HEADERS;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+pub(crate) const WHOLE: u8 = END_STREAM | END_HEADERS;
 
 /// ENHANCE_YOUR_CALM.
 const CALM: u32 = 11;
@@ -29,13 +29,13 @@ const CALM: u32 = 11;
 const CONNECTIONS: usize = 4;
 
 /// A frame as bytes.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// The preface, and settings of the client.
-fn opening(settings: &[(u16, u32)]) -> Vec<u8> {
+pub(crate) fn opening(settings: &[(u16, u32)]) -> Vec<u8> {
     let values = settings
         .iter()
         .flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat());
@@ -49,21 +49,21 @@ fn head(method: u8, path: &[u8]) -> Vec<u8> {
     [&[method, 0x86], &path[..], b"\x01\x09localhost"].concat()
 }
 
-fn get(path: &[u8]) -> Vec<u8> {
+pub(crate) fn get(path: &[u8]) -> Vec<u8> {
     head(0x82, path)
 }
 
-fn post(path: &[u8]) -> Vec<u8> {
+pub(crate) fn post(path: &[u8]) -> Vec<u8> {
     head(0x83, path)
 }
 
 /// The numbers of this many streams.
-fn streams(count: u32) -> impl Iterator<Item = u32> {
+pub(crate) fn streams(count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(|number| 2 * number + 1)
 }
 
 /// The bytes of one connection: the opening, and then these.
-fn script(parts: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+pub(crate) fn script(parts: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut bytes = opening(&[]);
     parts.into_iter().for_each(|part| bytes.extend(part));
     bytes
