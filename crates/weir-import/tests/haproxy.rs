@@ -16,14 +16,20 @@ use weir_import::{
 
 #[path = "haproxy/bounds.rs"]
 mod bounds;
+#[path = "haproxy/checks.rs"]
+mod checks;
 #[path = "haproxy/client_certificates.rs"]
 mod client_certificates;
 #[path = "haproxy/meaning.rs"]
 mod meaning;
+#[path = "haproxy/responses.rs"]
+mod responses;
 #[path = "haproxy/servers.rs"]
 mod servers;
 #[path = "haproxy/statistics.rs"]
 mod statistics;
+#[path = "haproxy/values.rs"]
+mod values;
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/haproxy").join(name)
@@ -32,6 +38,11 @@ fn file(name: &str) -> PathBuf {
 fn read(name: &str) -> Imported {
     haproxy_file(&file(name), HaproxyVersion::LATEST, Mappings::default())
         .unwrap_or_else(|errors| panic!("{}", errors.render(false)))
+}
+
+/// A `listen` with these lines, whose servers use TLS.
+fn listen(lines: &str) -> Imported {
+    text(&format!("listen l\n mode http\n bind 127.0.0.1:1\n timeout server 1s\n{lines}\n"))
 }
 
 fn text(text: &str) -> Imported {

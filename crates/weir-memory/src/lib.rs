@@ -170,8 +170,8 @@ fn tell(change: isize) {
 }
 
 // SAFETY: every call goes to the system's allocator or to the pool of aligned blocks, depending on
-// the layout alone, or for small blocks of short-lived commands to theirs, whose addresses tell them
-// from all others; counting allocates nothing.
+// the layout alone, or for small blocks of short-lived commands to theirs, whose addresses tell
+// them from all others; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if short_lived::serves(layout) {

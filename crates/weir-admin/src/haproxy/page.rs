@@ -1,5 +1,6 @@
 //! The statistics page: the rows of `show stat` as a table that is whole without another file or a
-//! script, so that a route of a listener can lead to it (HAProxy's `stats uri`). It changes nothing.
+//! script, so that a route of a listener can lead to it (HAProxy's `stats uri`). It changes
+//! nothing.
 
 use hyper::header;
 

@@ -24,8 +24,8 @@ impl Balancer {
         self.change(index, now_us, |state| state.set_agent_health(health));
     }
 
-    /// Records that an endpoint answers its probes so that it takes only exchanges that are bound to
-    /// it, or does so no longer. Returns true if that has changed.
+    /// Records that an endpoint answers its probes so that it takes only exchanges that are bound
+    /// to it, or does so no longer. Returns true if that has changed.
     pub fn set_probe_draining(&self, index: usize, is_probe_draining: bool, now_us: u64) -> bool {
         let before = self.endpoint(index).is_some_and(EndpointState::is_probe_draining);
         self.change(index, now_us, |state| state.set_probe_draining(is_probe_draining));

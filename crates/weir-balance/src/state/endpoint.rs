@@ -38,8 +38,8 @@ const PROBE_DRAINING: u32 = 1024;
 /// it.
 const AGENT_DRAINING: u32 = 2048;
 
-/// The flags of an endpoint that takes no exchange but those that are bound to it, even if probes are
-/// ignored.
+/// The flags of an endpoint that takes no exchange but those that are bound to it, even if probes
+/// are ignored.
 const OUT: u32 = UNRESOLVED | AGENT_DOWN | PROBE_DRAINING | AGENT_DRAINING | DRAINING | MAINTENANCE;
 
 /// The value of the limit that means no limit.
@@ -294,7 +294,8 @@ impl EndpointState {
         self.ejected_until.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the endpoint is resolved and healthy, and the operator lets it take exchanges.
+    /// Returns true if the endpoint is resolved and healthy, and the operator lets it take
+    /// exchanges.
     pub fn is_ready(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (UNHEALTHY | OUT) == 0
     }

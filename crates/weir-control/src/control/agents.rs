@@ -176,7 +176,8 @@ fn forget(process: &Process, of: &EndpointName) {
     set_draining(process, of, false);
 }
 
-/// Forgets what the agents of endpoints that have none now said, also to the process before this one.
+/// Forgets what the agents of endpoints that have none now said, also to the process before this
+/// one.
 fn forget_all_but(process: &Process, asked: &AskedAgents) {
     for pool in &process.snapshot().pools {
         for index in 0..pool.balancer.len() {

@@ -97,15 +97,15 @@ impl AgentAnswer {
         }
     }
 
-    /// Returns true if the agent gives the endpoint no weight; `None` if it leaves that as it is. An
-    /// order replaces what it said before.
+    /// Returns true if the agent gives the endpoint no weight; `None` if it leaves that as it is.
+    /// An order replaces what it said before.
     pub(crate) fn drains(&self, own_weight: Option<u32>) -> Option<bool> {
         let by_order = self.order.map(|_| false);
         self.percent.map(|_| self.weight(own_weight) == Some(0)).or(by_order)
     }
 
-    /// The weight that the agent gives the endpoint: a percentage, rounded down, of `own_weight`, or
-    /// nothing. Without an own weight it is known for 0 % only.
+    /// The weight that the agent gives the endpoint: a percentage, rounded down, of `own_weight`,
+    /// or nothing. Without an own weight it is known for 0 % only.
     fn weight(&self, own_weight: Option<u32>) -> Option<u32> {
         let percent = self.percent?;
         let own = if percent == 0 { 0 } else { own_weight? };

@@ -1,4 +1,5 @@
-//! `tcp-request` rules of a section in mode `http`: they accept clients, or close their connections.
+//! `tcp-request` rules of a section in mode `http`: they accept clients, or close their
+//! connections.
 
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};

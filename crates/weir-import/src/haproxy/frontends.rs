@@ -100,8 +100,8 @@ impl BindGroup {
         lines
     }
 
-    /// Returns the line about HTTP/2, if it is not what Weir does by default: with TLS it offers it,
-    /// as HAProxy does in newer versions.
+    /// Returns the line about HTTP/2, if it is not what Weir does by default: with TLS it offers
+    /// it, as HAProxy does in newer versions.
     fn http2(&self, version: HaproxyVersion) -> Option<Directive> {
         let is_off = self.options.tls && !version.offers_http2();
         let word = self.options.http2.or(is_off.then_some("off"))?;

@@ -1,5 +1,5 @@
-//! The names that TLS asks servers for, of each server or of each request, and the header with which
-//! a server is told its own name.
+//! The names that TLS asks servers for, of each server or of each request, and the header with
+//! which a server is told its own name.
 
 use weir_config::model::forbidden_edit;
 

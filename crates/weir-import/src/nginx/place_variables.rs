@@ -1,6 +1,6 @@
 //! The variables whose values belong to the server or the location of a request, such as
-//! `$server_name`, `$proxy_host` and `$document_root`: each place writes a log of its own with them,
-//! and texts at a place have them as they are there.
+//! `$server_name`, `$proxy_host` and `$document_root`: each place writes a log of its own with
+//! them, and texts at a place have them as they are there.
 
 use super::pass_url::PassUrl;
 use super::precedence::Match;

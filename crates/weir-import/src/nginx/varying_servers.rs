@@ -1,5 +1,5 @@
-//! Addresses with variables: each value that a file gives them names a pool, and a map of the values
-//! becomes the variable that names the pool of a request.
+//! Addresses with variables: each value that a file gives them names a pool, and a map of the
+//! values becomes the variable that names the pool of a request.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +25,8 @@ const MOST_PARTS: usize = 16;
 const MOST_ROUNDS: usize = 4;
 
 impl<'t> Converter<'_, 't> {
-    /// Returns the native variable that names the pool for an address with variables. Every value of
-    /// the address must be an upstream or a server.
+    /// Returns the native variable that names the pool for an address with variables. Every value
+    /// of the address must be an upstream or a server.
     pub(crate) fn pool_variable(
         &mut self,
         (scheme, address): (UpstreamScheme, &str),

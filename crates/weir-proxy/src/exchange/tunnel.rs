@@ -123,7 +123,8 @@ impl Direction {
 pub(crate) struct Switched<'a, N: Net> {
     /// The longest time without a byte in either direction.
     pub(crate) patience: Duration,
-    /// The limit in place of `patience` once the client has ended its side; `None` keeps `patience`.
+    /// The limit in place of `patience` once the client has ended its side; `None` keeps
+    /// `patience`.
     pub(crate) after_client: Option<Duration>,
     pub(crate) upstream: Box<UpstreamConnection<N::Stream>>,
     /// The first bytes for the client: those received after the head of the 101.

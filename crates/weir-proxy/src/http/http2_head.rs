@@ -120,8 +120,8 @@ pub fn write_response(
     Ok(())
 }
 
-/// The line about the body that an HTTP/1 response with this head has. A gRPC response that consists
-/// of its head gets no length, which its client might not expect.
+/// The line about the body that an HTTP/1 response with this head has. A gRPC response that
+/// consists of its head gets no length, which its client might not expect.
 fn framing(status: StatusCode, fields: &HeaderMap, after: AfterResponseHead) -> &'static str {
     let is_grpc = || {
         let kind = fields.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);

@@ -119,7 +119,8 @@ pub(crate) struct SentFrames {
     pub(crate) settings: bool,
 }
 
-/// The PINGs of a connection: one can be on its way at a time, to measure the path or to look for the peer.
+/// The PINGs of a connection: one can be on its way at a time, to measure the path or to look for
+/// the peer.
 #[derive(Default)]
 pub(crate) struct Pings {
     handle: Option<PingPong>,

@@ -41,8 +41,8 @@ impl Buffers {
         self.large.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(LARGE_BUFFER))
     }
 
-    /// An empty buffer of [`BULK_BUFFER`] bytes, unless all that a worker may have are in use: a peer
-    /// that does not read keeps the one that its bytes are in.
+    /// An empty buffer of [`BULK_BUFFER`] bytes, unless all that a worker may have are in use: a
+    /// peer that does not read keeps the one that its bytes are in.
     pub(crate) fn bulk(&self) -> Option<(Vec<u8>, BulkLease)> {
         let lent = self.bulk_lent.get();
         if lent >= BULK_BUFFERS {

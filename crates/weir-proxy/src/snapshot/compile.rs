@@ -129,8 +129,8 @@ pub fn compile(
 /// The threads that compile the routes of a listener in [`verify`], which has no requests to serve.
 const VERIFYING_THREADS: usize = 2;
 
-/// Compiles every part of a configuration as [`compile`] does without a previous one, and keeps none:
-/// for `weir check`. Pools and listeners are compiled beside each other.
+/// Compiles every part of a configuration as [`compile`] does without a previous one, and keeps
+/// none: for `weir check`. Pools and listeners are compiled beside each other.
 ///
 /// # Returns
 /// The warnings.

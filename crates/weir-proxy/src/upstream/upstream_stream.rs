@@ -1,5 +1,5 @@
-//! The stream of bytes between an exchange and its endpoint: a connection of its own, or a stream of
-//! an HTTP/2 connection that others share. Both carry heads as HTTP/1 text.
+//! The stream of bytes between an exchange and its endpoint: a connection of its own, or a stream
+//! of an HTTP/2 connection that others share. Both carry heads as HTTP/1 text.
 
 use std::io;
 use std::pin::Pin;

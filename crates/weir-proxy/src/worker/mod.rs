@@ -67,7 +67,8 @@ use crate::worker::workspace::Workspace;
 /// The longest time between two looks of a pool's ticker, µs.
 const TICKER_LOOK_US: u64 = 1_000_000;
 
-/// The numbers of requests that a worker takes at once: a request touches nothing that others write.
+/// The numbers of requests that a worker takes at once: a request touches nothing that others
+/// write.
 const REQUEST_NUMBERS: u64 = 64;
 
 /// The state that the tasks of one worker share.

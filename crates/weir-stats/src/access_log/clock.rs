@@ -87,8 +87,8 @@ impl Clock {
         out.extend_from_slice(offset);
     }
 
-    /// Returns the moment after `now` at which the zone has a time of the day, which is given as the
-    /// time since midnight, up to 24 hours.
+    /// Returns the moment after `now` at which the zone has a time of the day, which is given as
+    /// the time since midnight, up to 24 hours.
     pub fn next_time_of_day(&self, now: SystemTime, time: Duration) -> SystemTime {
         let Ok(timestamp) = Timestamp::try_from(now) else { return now };
         let today = timestamp.to_zoned(self.zone.clone()).date();

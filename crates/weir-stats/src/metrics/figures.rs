@@ -11,8 +11,8 @@ use super::tally::{GivenUp, TallyFigures};
 /// All counts at a reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Exchanges by listener, route, pool and endpoint; combinations without any, and without bytes of
-    /// one that goes on, are left out.
+    /// Exchanges by listener, route, pool and endpoint; combinations without any, and without bytes
+    /// of one that goes on, are left out.
     pub cells: Vec<CellFigures>,
     /// Connections by listener.
     pub listeners: Vec<ListenerFigures>,

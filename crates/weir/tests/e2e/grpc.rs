@@ -1,6 +1,6 @@
 //! gRPC between real programs: a client and servers of Debian's python3-grpcio, or with tonic in
-//! `grpc/tonic`, and Weir between them. All four kinds of calls, failures, deadlines, reloads, a server that drains, and a browser
-//! that calls by gRPC-Web.
+//! `grpc/tonic`, and Weir between them. All four kinds of calls, failures, deadlines, reloads, a
+//! server that drains, and a browser that calls by gRPC-Web.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Lines, Write};

@@ -1,5 +1,5 @@
-//! The HTTP probe over HTTP/2: carries the request, which is HTTP/1 text, to the server as a stream,
-//! and gives its response as such a text. `http.rs` judges it.
+//! The HTTP probe over HTTP/2: carries the request, which is HTTP/1 text, to the server as a
+//! stream, and gives its response as such a text. `http.rs` judges it.
 
 use std::future::poll_fn;
 use std::pin::pin;

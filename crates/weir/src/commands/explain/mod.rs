@@ -30,7 +30,8 @@ use writer::AccountWriter;
     after_help = "Example: weir explain -c weir.conf 'POST https://shop.example.com/cart' -H 'Cookie: beta=1'"
 )]
 pub(crate) struct ExplainArguments {
-    /// Method and URL, such as 'GET https://shop.example.com/cart'; the method may be left out. Or tcp://HOST:PORT, for a connection to a `tcp` listener
+    /// Method and URL, such as 'GET https://shop.example.com/cart'; the method may be left out. Or
+    /// tcp://HOST:PORT, for a connection to a `tcp` listener
     #[arg(value_name = "REQUEST", required = true, num_args = 1..=2)]
     request: Vec<String>,
     /// Configuration file
@@ -48,7 +49,8 @@ pub(crate) struct ExplainArguments {
     /// Listener that the request reaches, by name or address [default: found by port and scheme]
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
-    /// Application protocols that the client of a `tcp` listener offers in its TLS handshake, such as h2,http/1.1
+    /// Application protocols that the client of a `tcp` listener offers in its TLS handshake, such
+    /// as h2,http/1.1
     #[arg(long, value_name = "PROTOCOLS", default_value = "")]
     alpn: String,
     /// Print the account as JSON

@@ -181,8 +181,8 @@ impl Certificate {
         Self { chain, key }
     }
 
-    /// Creates a P-256 certificate with this common name, issued by an authority. It is valid for 30
-    /// days and a half, so that the number of whole days does not change while a test runs.
+    /// Creates a P-256 certificate with this common name, issued by an authority. It is valid for
+    /// 30 days and a half, so that the number of whole days does not change while a test runs.
     #[allow(dead_code, reason = "not all test binaries have clients with certificates")]
     pub(crate) fn issued(directory: &Directory, name: &str, authority: &Self) -> Self {
         let path = |ending: &str| directory.path().join(format!("client-{name}.{ending}"));

@@ -155,7 +155,8 @@ fn calmed(arena: &Arena, script: &[u8]) -> Outcome {
     }
 }
 
-/// Defines a pattern that is a script: it floods, or this many connections hold their places with it.
+/// Defines a pattern that is a script: it floods, or this many connections hold their places with
+/// it.
 macro_rules! script_pattern {
     ($(#[doc = $doc:literal])* $name:ident, $class:literal, $script:expr) => {
         script_pattern! {

@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use weir_balance::hash_key_seeded;
 
-/// Reads a number as HAProxy does: leading digits after a sign, 0 if there are none. An empty text is
-/// none.
+/// Reads a number as HAProxy does: leading digits after a sign, 0 if there are none. An empty text
+/// is none.
 pub(super) fn read(value: &[u8]) -> Option<i64> {
     let (negative, digits) = match value {
         [] => return None,
