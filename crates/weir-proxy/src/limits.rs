@@ -233,6 +233,8 @@ pub(crate) const HTTP2_ENDPOINT_FRAME_COST: usize = 256;
 /// once after a dense one.
 pub(crate) const HTTP2_DENSE_FRAME: usize = 128;
 pub(crate) const HTTP2_DENSE_READ: usize = 512;
+/// The bytes of the first frames of a connection that wait for those that follow at once.
+pub(crate) const HTTP2_HELD_BYTES: usize = 512;
 /// The polls of an HTTP/2 connection's streams in one round of the worker's loop.
 pub(crate) const HTTP2_TURN_POLLS: u32 = 16;
 /// The most streams that begin in one turn of an HTTP/2 connection.

@@ -2,13 +2,13 @@
 //! buffer, and never waits to fill it. The caller sets deadlines and interprets failures.
 
 mod conversion;
+mod passing;
 mod replay;
 mod sending;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -450,11 +450,16 @@ impl Pump {
         if self.finished {
             return Poll::Ready(Ok(()));
         }
+        let mut turn = ByteTurn::new();
+        if self.passes()
+            && let Some(passed) = self.poll_pass(context, source, sink, buffers, &mut turn)
+        {
+            return passed;
+        }
         let has_body = !matches!(self.decoder, Decoder::Done) || !self.direct.is_empty();
         if !has_body && self.tail.is_empty() {
             return self.poll_bare_head(context, sink).map_err(|_| PumpFailure::Write);
         }
-        let mut turn = ByteTurn::new();
         let mut before = self.work();
         loop {
             // Body bytes that came with the head are sent with it.
@@ -487,11 +492,7 @@ impl Pump {
                 self.waiting = Waiting::Read;
                 match self.poll_fill(context, source, buffers) {
                     Poll::Ready(outcome) => outcome?,
-                    Poll::Pending => {
-                        let flushed = Pin::new(&mut *sink).poll_flush(context);
-                        let _ = flushed.map_err(|_| PumpFailure::Write)?;
-                        return Poll::Pending;
-                    }
+                    Poll::Pending => return passing::flush(context, sink),
                 }
             }
         }
@@ -568,17 +569,35 @@ impl Pump {
             self.raw.clear();
             self.at = 0;
         }
+        if self.raw.capacity() == 0 && expected > SMALL_BUFFER {
+            self.raw = buffers.large();
+        }
+        let readable = self.readable();
+        match ready!(self.poll_read(context, source, buffers, readable))? {
+            0 => Poll::Ready(self.source_ended(source)),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Reads once, at most `most` bytes, behind those in the buffer; 0 is the end of the source.
+    #[inline]
+    fn poll_read<R: BodySource>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        buffers: &Buffers,
+        most: usize,
+    ) -> Poll<Result<usize, PumpFailure>> {
         if self.bulk == BulkReads::Eligible && self.lease.is_none() && self.raw.is_empty() {
             self.take_bulk(buffers);
         }
         if self.raw.capacity() == 0 {
-            self.raw = if expected > SMALL_BUFFER { buffers.large() } else { buffers.small() };
+            self.raw = buffers.small();
         } else if self.raw.len() == self.raw.capacity() {
             // Reached only if a first chunk line fills a whole buffer.
             return Poll::Ready(Err(PumpFailure::Malformed));
         }
-        let readable = self.readable();
-        let read = match poll_read_into(source, context, &mut self.raw, readable) {
+        let read = match poll_read_into(source, context, &mut self.raw, most) {
             Poll::Pending => {
                 if self.raw.is_empty() {
                     self.give_bulk_back(buffers);
@@ -604,10 +623,7 @@ impl Pump {
         } else if self.bulk == BulkReads::Small && self.raw.len() == self.raw.capacity() {
             self.bulk = BulkReads::Eligible;
         }
-        if read == 0 {
-            return Poll::Ready(self.source_ended(source));
-        }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(read))
     }
 
     /// Replaces an empty buffer by a bulk buffer, if one is free.

@@ -188,7 +188,7 @@ pub(crate) async fn run<C: ClientSide>(
     let mut progress = (0, began);
     let before = (arrival.bytes_received, outcome.bytes_sent);
     let held = heads.held();
-    let buffers = &scope.worker.buffers;
+    let (buffers, turn) = (&scope.worker.buffers, &scope.worker.turn);
     let cause = std::future::poll_fn(|context| {
         let transferred =
             transfer([&mut up, &mut down], client, &mut upstream.transport, context, buffers);
@@ -207,7 +207,8 @@ pub(crate) async fn run<C: ClientSide>(
         let ends = u64::from(up.ended) + u64::from(down.ended);
         let moved = up.pump.progress() + down.pump.progress() + ends;
         if progress.0 != moved {
-            progress = (moved, Instant::now());
+            // Hardly any work follows, unless this is the end.
+            progress = (moved, turn.look_at_end());
             if let Some(at) = silent.take_if(|_| down.pump.body_bytes > 0) {
                 outcome.times.response = progress.1.span_since(began);
                 scope.endpoint_answered(at, outcome.status, JudgedBy::Status);

@@ -41,6 +41,10 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Makes the close discard written bytes that were not sent yet, and reset the connection. A
     /// Unix socket has no such close: its peer reads the written bytes, and then the end.
     fn reset_on_close(&self);
+
+    /// Announces that another write follows the next one at once, so that the bytes of both may
+    /// leave in one packet. If none follows, the bytes are late by a fraction of a second.
+    fn expect_more(&mut self) {}
 }
 
 /// The resolved address that an attempt connects to.

@@ -76,6 +76,8 @@ pub struct OsStream {
     /// that it reports a close by the peer ([`Socket::poll_closed`]): the next read does not ask
     /// the reactor.
     unread: bool,
+    /// Set if another write follows the next one at once.
+    more: bool,
 }
 
 enum Kind {
@@ -86,14 +88,14 @@ enum Kind {
 impl From<TcpStream> for OsStream {
     fn from(stream: TcpStream) -> Self {
         let listed = Listed::new(&stream);
-        Self { listed, socket: Kind::Tcp(stream), full: false, unread: false }
+        Self { listed, socket: Kind::Tcp(stream), full: false, unread: false, more: false }
     }
 }
 
 impl From<UnixStream> for OsStream {
     fn from(stream: UnixStream) -> Self {
         let listed = Listed::new(&stream);
-        Self { listed, socket: Kind::Unix(stream), full: false, unread: false }
+        Self { listed, socket: Kind::Unix(stream), full: false, unread: false, more: false }
     }
 }
 
@@ -265,6 +267,11 @@ fn has_nothing(socket: BorrowedFd<'_>) -> bool {
     matches!(peeked, Err(Errno::AGAIN))
 }
 
+/// Returns true if a read failed only because no bytes are there yet, or a signal came first.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
 /// Returns true if `sendfile` failed because of the file; a normal read then works or reports the
 /// file's error.
 fn is_of_the_file(error: &io::Error) -> bool {
@@ -287,10 +294,14 @@ impl OsStream {
     /// Sends without asking the reactor, because the socket usually takes all bytes at once. `None`
     /// if the write must go through the reactor.
     fn send_at_once(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        let mut flags = SendFlags::NOSIGNAL;
+        if std::mem::take(&mut self.more) {
+            flags |= SendFlags::MORE;
+        }
         if self.full {
             return None;
         }
-        let sent = each!(self, stream => send(&*stream, bytes, SendFlags::NOSIGNAL));
+        let sent = each!(self, stream => send(&*stream, bytes, flags));
         match sent {
             Ok(sent) => {
                 if sent < bytes.len() {
@@ -337,6 +348,32 @@ impl OsStream {
                 None
             }
             Err(error) => Some(Poll::Ready(Err(error.into()))),
+        }
+    }
+
+    /// Reads from a socket of which the reactor knows that it is readable. `None` if that was not
+    /// so. A read that does not fill the buffer tells the reactor that the socket is empty, as one
+    /// through tokio does; unlike that it is no point of cancellation for libc.
+    #[inline]
+    fn receive(&mut self, buffer: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
+        // SAFETY: only the kernel writes to the memory, so no byte of it becomes uninitialised.
+        let room = unsafe { buffer.unfilled_mut() };
+        let (most, mut received) = (room.len(), None);
+        let outcome = each!(self, stream => stream.try_io(Interest::READABLE, || {
+            let ((filled, _), _) = recv(&*stream, &mut *room, RecvFlags::empty())?;
+            let read = filled.len();
+            received = Some(read);
+            if (1..most).contains(&read) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        }));
+        if let Some(read) = received {
+            // SAFETY: the kernel has written this many bytes.
+            unsafe { buffer.assume_init(read) };
+            buffer.advance(read);
+            return Some(Ok(()));
+        }
+        match outcome {
+            Err(error) if is_passing(&error) => None,
+            outcome => Some(outcome),
         }
     }
 
@@ -389,6 +426,10 @@ impl Socket for OsStream {
                 rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
         }
     }
+
+    fn expect_more(&mut self) {
+        self.more = true;
+    }
 }
 
 /// Polls a future once, without a waker.
@@ -408,7 +449,12 @@ impl AsyncRead for OsStream {
         {
             return read;
         }
-        each!(self, stream => Pin::new(stream).poll_read(cx, buffer))
+        loop {
+            ready!(each!(self, stream => stream.poll_read_ready(cx)))?;
+            if let Some(read) = self.receive(buffer) {
+                return Poll::Ready(read);
+            }
+        }
     }
 }
 
@@ -432,6 +478,10 @@ impl AsyncWrite for OsStream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // Records of TLS come alone as a rule.
+        if let [bytes] = slices {
+            return self.poll_write(cx, bytes);
+        }
         each!(self, stream => Pin::new(stream).poll_write_vectored(cx, slices))
     }
 
@@ -508,6 +558,28 @@ mod tests {
         stream.write_all(&sent[at..]).await.unwrap();
         stream.shutdown().await.unwrap();
         assert_eq!(reader.join().unwrap(), sent);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_another_one_follows_waits_for_it() {
+        let (mut stream, mut client) = connected().await;
+        client.set_nonblocking(true).unwrap();
+        // The kernel waits for a fraction of a second, in which a test may be interrupted.
+        for _ in 0..20 {
+            stream.expect_more();
+            stream.write_all(b"first ").await.unwrap();
+            let came_alone = client.read(&mut [0; 20]).is_ok();
+            stream.write_all(b"second").await.unwrap();
+            client.set_nonblocking(false).unwrap();
+            let mut came = [0; 20];
+            let count = client.read(&mut came).unwrap();
+            if !came_alone {
+                assert_eq!(&came[..count], b"first second");
+                return;
+            }
+            client.set_nonblocking(true).unwrap();
+        }
+        panic!("the first bytes never waited");
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::connection::http2::first_frames::FirstFrames;
 use crate::connection::http2::shared::SharedState;
 use crate::limits::{HTTP2_DENSE_FRAME, HTTP2_DENSE_READ, HTTP2_FRAME_COST, HTTP2_TURN_BYTES};
 use crate::net::Net;
@@ -28,6 +29,7 @@ pub(crate) struct MeteredIo<N: Net> {
     early: Vec<u8>,
     /// Set if the last read brought many frames for its length, and before the first.
     is_dense: bool,
+    first: FirstFrames,
 }
 
 /// The rest of a turn of the connection's task.
@@ -55,7 +57,22 @@ impl<N: Net> MeteredIo<N> {
         turn: Rc<ReadTurn>,
         early: Vec<u8>,
     ) -> Self {
-        Self { transport, shared, turn, early, is_dense: true }
+        let first = FirstFrames::new(&early);
+        Self { transport, shared, turn, early, is_dense: true, first }
+    }
+
+    /// Keeps bytes that wait for others; returns their number.
+    #[inline]
+    fn hold(&mut self, bytes: &[u8]) -> Option<usize> {
+        let kept = self.first.hold(bytes)?;
+        self.shared.meter.borrow_mut().wrote(bytes.get(..kept).unwrap_or_default());
+        Some(kept)
+    }
+
+    /// Sends the bytes that were kept.
+    #[inline]
+    fn poll_send_held(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.first.poll_send(context, &mut *self.transport.borrow_mut())
     }
 }
 
@@ -114,9 +131,14 @@ impl<N: Net> AsyncWrite for MeteredIo<N> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        let own = self.get_mut();
+        if let Some(kept) = own.hold(bytes) {
+            return Poll::Ready(Ok(kept));
+        }
+        ready!(own.poll_send_held(context))?;
         let written =
-            ready!(Pin::new(&mut *self.transport.borrow_mut()).poll_write(context, bytes))?;
-        self.shared.meter.borrow_mut().wrote(bytes.get(..written).unwrap_or_default());
+            ready!(Pin::new(&mut *own.transport.borrow_mut()).poll_write(context, bytes))?;
+        own.shared.meter.borrow_mut().wrote(bytes.get(..written).unwrap_or_default());
         Poll::Ready(Ok(written))
     }
 
@@ -125,9 +147,15 @@ impl<N: Net> AsyncWrite for MeteredIo<N> {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut transport = self.transport.borrow_mut();
+        let own = self.get_mut();
+        let first = pieces.iter().find(|piece| !piece.is_empty());
+        if let Some(kept) = first.and_then(|first| own.hold(first)) {
+            return Poll::Ready(Ok(kept));
+        }
+        ready!(own.poll_send_held(context))?;
+        let mut transport = own.transport.borrow_mut();
         let written = ready!(Pin::new(&mut *transport).poll_write_vectored(context, pieces))?;
-        self.shared.meter.borrow_mut().wrote_pieces(pieces, written);
+        own.shared.meter.borrow_mut().wrote_pieces(pieces, written);
         Poll::Ready(Ok(written))
     }
 
@@ -136,10 +164,17 @@ impl<N: Net> AsyncWrite for MeteredIo<N> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.transport.borrow_mut()).poll_flush(context)
+        let own = self.get_mut();
+        if own.first.waits_at_flush() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(own.poll_send_held(context))?;
+        Pin::new(&mut *own.transport.borrow_mut()).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.transport.borrow_mut()).poll_shutdown(context)
+        let own = self.get_mut();
+        ready!(own.poll_send_held(context))?;
+        Pin::new(&mut *own.transport.borrow_mut()).poll_shutdown(context)
     }
 }

@@ -9,6 +9,7 @@
 //! ```
 
 mod client;
+mod first_frames;
 mod head;
 mod metered_io;
 mod shared;

@@ -33,6 +33,9 @@ impl Pump {
         context: &mut Context<'_>,
         sink: &mut W,
     ) -> Poll<io::Result<()>> {
+        if self.is_sent() && self.out.is_empty() && self.tail.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
         let mut most = usize::MAX;
         if let Some(throttle) = self.throttle.as_mut().filter(|_| !self.direct.is_empty()) {
             most = ready!(throttle.poll(context, self.direct.len()));

@@ -1,3 +1,4 @@
+use std::pin::Pin;
 use std::task::Waker;
 
 use tokio::io::{AsyncRead, AsyncWrite};

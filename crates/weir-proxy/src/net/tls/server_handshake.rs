@@ -11,13 +11,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::{HandshakeKind, ServerConfig, ServerConnection};
+use rustls::{HandshakeKind, IoState, ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::client_hello::{ClientHello, Progress};
 use crate::limits::{HANDSHAKE_BYTES, HANDSHAKE_READ};
+use crate::net::Socket;
 
 /// Fatal alerts as unencrypted records (RFC 8446 section 6).
 const UNEXPECTED_MESSAGE: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
@@ -41,14 +42,15 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> io::Result<TlsStream<S>> {
     let mut hello = ClientHello::default();
     let progress = read_hello(&mut stream, &mut hello, &[]).await?;
-    answer(config, stream, hello, progress).await
+    answer(config, stream, hello, progress, |_| {}).await
 }
 
-/// Does the same, but a client that begins with text gets no alert.
+/// Does the same, but a client that begins with text gets no alert, and the ticket of one whose first
+/// request came with the end of its handshake waits for what it gets next.
 ///
 /// # Errors
 /// As [`accept`].
-pub(crate) async fn accept_or_text<S: AsyncRead + AsyncWrite + Unpin>(
+pub(crate) async fn accept_or_text<S: Socket>(
     config: &Arc<ServerConfig>,
     mut stream: S,
 ) -> io::Result<TlsStart<S>> {
@@ -57,15 +59,18 @@ pub(crate) async fn accept_or_text<S: AsyncRead + AsyncWrite + Unpin>(
     if progress == Progress::Foreign && hello.is_text() {
         return Ok(TlsStart::Text(stream, hello.into_bytes()));
     }
-    answer(config, stream, hello, progress).await.map(|tls| TlsStart::Tls(Box::new(tls)))
+    let tls = answer(config, stream, hello, progress, S::expect_more).await?;
+    Ok(TlsStart::Tls(Box::new(tls)))
 }
 
-/// Completes the handshake of a client whose first message was read.
+/// Completes the handshake of a client whose first message was read. `follows` is called before the
+/// last write if bytes of the client wait that will be answered.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     config: &Arc<ServerConfig>,
     mut stream: S,
     mut hello: ClientHello,
     mut progress: Progress,
+    follows: impl Fn(&mut S),
 ) -> io::Result<TlsStream<S>> {
     // The connection is large and has an allocation of its own, so that a slow client does not have
     // one yet.
@@ -81,7 +86,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     let left = HANDSHAKE_BYTES.checked_sub(hello.behind().len()).ok_or_else(too_much)?;
     feed(&mut stream, &mut tls, hello.behind()).await?;
     drop(hello);
-    finish(&mut stream, &mut tls, left).await?;
+    finish(&mut stream, &mut tls, left, follows).await?;
     // tokio-rustls begins a connection of its own; the finished one replaces it.
     let acceptor = TlsAcceptor::from(Arc::clone(config));
     Box::pin(acceptor.accept_with(stream, |place| *place = *tls)).await
@@ -160,8 +165,11 @@ async fn feed<S: AsyncWrite + Unpin>(
 async fn process<S: AsyncWrite + Unpin>(
     stream: &mut S,
     tls: &mut ServerConnection,
-) -> io::Result<()> {
-    let Err(error) = tls.process_new_packets() else { return Ok(()) };
+) -> io::Result<IoState> {
+    let error = match tls.process_new_packets() {
+        Ok(state) => return Ok(state),
+        Err(error) => error,
+    };
     poll_fn(|context| {
         let _ = poll_write(stream, tls, context);
         Poll::Ready(())
@@ -175,6 +183,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     tls: &mut ServerConnection,
     mut left: usize,
+    follows: impl Fn(&mut S),
 ) -> io::Result<()> {
     loop {
         poll_fn(|context| poll_write(stream, tls, context)).await?;
@@ -192,7 +201,10 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
             0 => return Err(ErrorKind::UnexpectedEof.into()),
             read => left = left.saturating_sub(read),
         }
-        process(stream, tls).await?;
+        let state = process(stream, tls).await?;
+        if !tls.is_handshaking() && state.plaintext_bytes_to_read() > 0 {
+            follows(stream);
+        }
     }
 }
 

@@ -2,16 +2,22 @@
 //! limit.
 
 use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::{AlertDescription, Error, HandshakeKind};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+};
 use tokio_rustls::server::TlsStream;
 
 use super::hello::{in_records, with_protocols};
 use super::server::{ONLY_12, ONLY_13, client_with, only};
 use super::*;
 use crate::limits::{HANDSHAKE_BYTES, HELLO_NAMES};
+use crate::net::Socket;
 
 /// Room for all bytes that either side sends.
 const WIDE: usize = 1 << 16;
@@ -260,4 +266,74 @@ fn a_client_that_sends_nothing_holds_no_connection_of_rustls() {
     let (_near, far) = duplex(1);
     let held = size_of_val(&accept(&server, far));
     assert!(held < size_of::<ServerConnection>(), "{held}");
+}
+
+/// The server's end of a pipe, which counts announcements of another write.
+struct Announcing {
+    pipe: DuplexStream,
+    announced: Arc<AtomicUsize>,
+}
+
+impl Socket for Announcing {
+    fn poll_closed(&mut self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
+    fn is_reset(&self) -> bool {
+        false
+    }
+
+    fn reset_on_close(&self) {}
+
+    fn expect_more(&mut self) {
+        self.announced.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl AsyncRead for Announcing {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Announcing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(context)
+    }
+}
+
+#[tokio::test]
+async fn the_last_write_waits_for_the_answer_to_a_request_that_came_with_the_handshake() {
+    // With TLS 1.2 the server's last message comes after the client's, and its request after both.
+    for (settings, whole) in [(ONLY_12, 0), (ONLY_13, 1)] {
+        let (authority, server) = configured(&settings);
+        let client = Arc::new(authority.client());
+        for (write, expected) in [(WIDE, whole), (1, 0)] {
+            let (near, pipe) = duplex(WIDE);
+            let announced = Arc::<AtomicUsize>::default();
+            let name = ServerName::try_from("a.example").unwrap();
+            let tls = ClientConnection::new(Arc::clone(&client), name).unwrap();
+            let end = Announcing { pipe, announced: Arc::clone(&announced) };
+            let client = run(tls, near, (write, &|_, wire| wire));
+            let (client, served) = tokio::join!(client, accept_or_text(&server, end));
+            assert!(client.is_ok() && matches!(served, Ok(TlsStart::Tls(_))));
+            assert_eq!(announced.load(Ordering::Relaxed), expected, "{write} bytes at a time");
+        }
+    }
 }
