@@ -233,6 +233,11 @@ pub(crate) const HTTP2_ENDPOINT_FRAME_COST: usize = 256;
 /// once after a dense one.
 pub(crate) const HTTP2_DENSE_FRAME: usize = 128;
 pub(crate) const HTTP2_DENSE_READ: usize = 512;
+/// The bytes of an HTTP/2 connection that are sent together within TLS: three large frames, as many
+/// as fit within [`TLS_UNSENT_BYTES`].
+pub(crate) const HTTP2_JOINED_BYTES: usize = 3 * 16_384;
+/// The most bytes of a DATA frame: with its head it fills a record of TLS.
+pub(crate) const HTTP2_RECORD_DATA: usize = 16_384 - 9;
 /// The bytes of the first frames of a connection that wait for those that follow at once.
 pub(crate) const HTTP2_HELD_BYTES: usize = 512;
 /// The polls of an HTTP/2 connection's streams in one round of the worker's loop.

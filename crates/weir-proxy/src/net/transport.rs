@@ -1,6 +1,6 @@
 //! A connection, plain or inside TLS, on either side. It transfers bytes and knows no HTTP.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
@@ -65,6 +65,16 @@ impl<S> Transport<S> {
             Self::Client(stream) => stream.get_ref().1.alpn_protocol(),
             Self::Plain(_) | Self::Server(_) => None,
         }
+    }
+
+    /// Encrypts bytes for a client without sending the records, as far as there is room; a flush
+    /// sends them. Returns the number of bytes; `None` without TLS.
+    ///
+    /// # Errors
+    /// Those of TLS.
+    pub(crate) fn enqueue(&mut self, pieces: &[io::IoSlice<'_>]) -> Option<io::Result<usize>> {
+        let Self::Server(stream) = self else { return None };
+        Some(stream.get_mut().1.writer().write_vectored(pieces))
     }
 
     /// The bytes of memory that TLS holds for the connection at most: its state, and the bytes that

@@ -11,7 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::http2::first_frames::FirstFrames;
 use crate::connection::http2::shared::SharedState;
-use crate::limits::{HTTP2_DENSE_FRAME, HTTP2_DENSE_READ, HTTP2_FRAME_COST, HTTP2_TURN_BYTES};
+use crate::limits::{
+    HTTP2_DENSE_FRAME, HTTP2_DENSE_READ, HTTP2_FRAME_COST, HTTP2_JOINED_BYTES, HTTP2_TURN_BYTES,
+};
 use crate::net::Net;
 use crate::net::transport::Transport;
 use crate::time::instant::Instant;
@@ -36,17 +38,26 @@ pub(crate) struct MeteredIo<N: Net> {
 pub(crate) struct ReadTurn {
     now: Cell<Instant>,
     left: Cell<usize>,
+    /// The bytes within TLS that were not sent yet; `None` between turns, when all are sent at once.
+    joined: Cell<Option<usize>>,
 }
 
 impl ReadTurn {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { now: Cell::new(now), left: Cell::new(HTTP2_TURN_BYTES) }
+        let (now, left) = (Cell::new(now), Cell::new(HTTP2_TURN_BYTES));
+        Self { now, left, joined: Cell::new(None) }
     }
 
-    /// Begins a turn.
+    /// Begins a turn: the frames that are written in it leave together at its end.
     pub(crate) fn begin(&self, now: Instant) {
         self.now.set(now);
         self.left.set(HTTP2_TURN_BYTES);
+        self.joined.set(Some(0));
+    }
+
+    /// Ends the turn; returns true if frames wait for a flush.
+    pub(crate) fn end(&self) -> bool {
+        self.joined.take().is_some_and(|bytes| bytes > 0)
     }
 }
 
@@ -67,6 +78,30 @@ impl<N: Net> MeteredIo<N> {
         let kept = self.first.hold(bytes)?;
         self.shared.meter.borrow_mut().wrote(bytes.get(..kept).unwrap_or_default());
         Some(kept)
+    }
+
+    /// Encrypts bytes that leave with others of this turn; returns their number. `None` if they have
+    /// to be written: without TLS, or outside of a turn.
+    fn poll_join(
+        &mut self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<Option<io::Result<usize>>> {
+        let Some(joined) = self.turn.joined.get() else { return Poll::Ready(None) };
+        let mut transport = self.transport.borrow_mut();
+        if joined >= HTTP2_JOINED_BYTES {
+            if let Err(error) = ready!(Pin::new(&mut *transport).poll_flush(context)) {
+                return Poll::Ready(Some(Err(error)));
+            }
+            self.turn.joined.set(Some(0));
+        }
+        let joined = transport.enqueue(pieces).filter(|count| !matches!(count, Ok(0)));
+        if let Some(Ok(count)) = joined {
+            self.shared.meter.borrow_mut().wrote_pieces(pieces, count);
+            let before = self.turn.joined.get().unwrap_or(0);
+            self.turn.joined.set(Some(before + count));
+        }
+        Poll::Ready(joined)
     }
 
     /// Sends the bytes that were kept.
@@ -136,6 +171,9 @@ impl<N: Net> AsyncWrite for MeteredIo<N> {
             return Poll::Ready(Ok(kept));
         }
         ready!(own.poll_send_held(context))?;
+        if let Some(joined) = ready!(own.poll_join(context, &[IoSlice::new(bytes)])) {
+            return Poll::Ready(joined);
+        }
         let written =
             ready!(Pin::new(&mut *own.transport.borrow_mut()).poll_write(context, bytes))?;
         own.shared.meter.borrow_mut().wrote(bytes.get(..written).unwrap_or_default());
@@ -153,6 +191,9 @@ impl<N: Net> AsyncWrite for MeteredIo<N> {
             return Poll::Ready(Ok(kept));
         }
         ready!(own.poll_send_held(context))?;
+        if let Some(joined) = ready!(own.poll_join(context, pieces)) {
+            return Poll::Ready(joined);
+        }
         let mut transport = own.transport.borrow_mut();
         let written = ready!(Pin::new(&mut *transport).poll_write_vectored(context, pieces))?;
         own.shared.meter.borrow_mut().wrote_pieces(pieces, written);
@@ -169,6 +210,10 @@ impl<N: Net> AsyncWrite for MeteredIo<N> {
             return Poll::Ready(Ok(()));
         }
         ready!(own.poll_send_held(context))?;
+        if own.turn.joined.get().is_some_and(|bytes| bytes > 0) {
+            // The turn's end sends them.
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut *own.transport.borrow_mut()).poll_flush(context)
     }
 

@@ -17,7 +17,7 @@ mod stream;
 mod stream_turns;
 
 use std::cell::{Cell, RefCell};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -158,6 +158,8 @@ async fn serve_streams<N: Net>(
             let mut served = Http2Connection {
                 seat: None,
                 http2,
+                transport: Rc::clone(&transport),
+                has_unsent: false,
                 shared,
                 turn,
                 windows,
@@ -216,6 +218,9 @@ struct Http2Connection<'a, N: Net> {
     /// Its listener, while it has streams; `None` if the listener is gone, too.
     seat: Option<Seat>,
     http2: h2::server::Connection<MeteredIo<N>, Bytes>,
+    transport: SharedTransport<N>,
+    /// Set while frames of the turns before wait for room in the socket.
+    has_unsent: bool,
     shared: &'a Rc<SharedState<N>>,
     turn: Rc<ReadTurn>,
     windows: Windows,
@@ -250,6 +255,19 @@ impl<'a, N: Net> Http2Connection<'a, N> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<ConnectionEnd> {
         let now = Instant::now();
         self.turn.begin(now);
+        let end = self.poll_turn(context, now);
+        if !self.turn.end() && !self.has_unsent {
+            return end;
+        }
+        let flushed = Pin::new(&mut *self.transport.borrow_mut()).poll_flush(context);
+        self.has_unsent = flushed.is_pending();
+        match (end, flushed) {
+            (Poll::Pending, Poll::Ready(Err(_))) => Poll::Ready(ConnectionEnd::Closed),
+            (end, _) => end,
+        }
+    }
+
+    fn poll_turn(&mut self, context: &mut Context<'_>, now: Instant) -> Poll<ConnectionEnd> {
         self.find_seat();
         loop {
             if self.poll_streams(context, now).is_ready() {
