@@ -276,8 +276,7 @@ fn small_messages_that_wait_for_a_slot_end_no_connection_however_small_its_windo
         sleep(Duration::from_secs(1)).await;
         upstream.send(OK).await;
         assert_eq!(client.response(1).await, (200, "ok".into()));
-        let message = upstream.message().await;
-        assert!(message.contains("POST / "), "{message}");
+        assert_eq!(upstream.message().await.chunks.concat().len(), 1_001);
         upstream.send(OK).await;
         assert_eq!(client.response(3).await, (200, "ok".into()));
         assert_eq!(ended(world, Http2Excess::SmallData), 0);

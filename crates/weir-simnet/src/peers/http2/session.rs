@@ -546,7 +546,7 @@ impl SessionState {
             0
         };
         let most = i64::from(self.windows.connection) - unread as i64;
-        if self.granted > most / 2 {
+        if most <= 0 || self.granted > most / 2 {
             return;
         }
         let more = most - self.granted;
