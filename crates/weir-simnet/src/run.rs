@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
 use crate::checks::log::{LogLine, check_log};
+use crate::checks::tcp::check_tcp_log;
 use crate::checks::{Rules, check};
 use crate::ledger::{ClientOutcome, Ledger};
 use crate::memory::{self, simulated};
@@ -23,6 +24,7 @@ use crate::network::trace::{LinkSide, NetworkEvent};
 use crate::peers::client;
 use crate::peers::hostile;
 use crate::peers::origin::serve;
+use crate::peers::tcp;
 use crate::plan::RunPlan;
 use crate::world::{Limits, World};
 
@@ -36,6 +38,8 @@ pub struct DeviceSite {
     pub address: SocketAddr,
     /// The addresses of the origins.
     pub endpoints: Vec<SocketAddr>,
+    /// Set for each origin that speaks HTTP/2.
+    pub http2: Vec<bool>,
     /// The seed of the device's own random numbers.
     pub seed: u64,
 }
@@ -127,7 +131,11 @@ async fn scenario(plan: Rc<RunPlan>, device: Option<&dyn Device>) -> RunReport {
         .collect();
     for (origin, endpoint) in endpoints.iter().enumerate() {
         let listener = net.bind(PeerAddress::Socket(*endpoint), side);
-        spawn_local(simulated(serve(world.clone(), listener, origin)));
+        if plan.profile.tcp {
+            spawn_local(simulated(tcp::serve(world.clone(), listener, origin)));
+        } else {
+            spawn_local(simulated(serve(world.clone(), listener, origin)));
+        }
     }
     let address = listener_address();
     let running = device.map(|device| start(&world, device, address, &endpoints));
@@ -149,7 +157,9 @@ async fn scenario(plan: Rc<RunPlan>, device: Option<&dyn Device>) -> RunReport {
     violations.extend(idle_state(&world, running.as_deref()));
     violations.extend(check(&world, &rules));
     let log = running.as_ref().and_then(|running| running.log());
-    violations.extend(log.iter().flat_map(|log| check_log(&world, log)));
+    violations.extend(log.iter().flat_map(|log| {
+        if plan.profile.tcp { check_tcp_log(&world, log) } else { check_log(&world, log) }
+    }));
     if world.net.trace().spun() {
         violations.push("law 11: a task loops without end".to_owned());
     }
@@ -162,7 +172,12 @@ fn start_clients(world: &World, target: &PeerAddress) -> Vec<JoinHandle<()>> {
     let _scope = memory::simulation();
     let plan = &world.plan;
     let clients = plan.clients.iter().map(|client| {
-        spawn_local(simulated(client::run(world.clone(), target.clone(), client.clone())))
+        let (world, target, client) = (world.clone(), target.clone(), client.clone());
+        if plan.profile.tcp {
+            spawn_local(simulated(tcp::run(world, target, client)))
+        } else {
+            spawn_local(simulated(client::run(world, target, client)))
+        }
     });
     let hostile = plan.hostile.iter().map(|client| {
         spawn_local(simulated(hostile::run(world.clone(), target.clone(), client.clone())))
@@ -184,8 +199,14 @@ fn start(
 ) -> Rc<dyn RunningDevice> {
     let net = world.net.clone();
     let listener = net.bind(PeerAddress::Socket(address), LinkSide::Downstream);
-    let site =
-        DeviceSite { net, listener, address, endpoints: endpoints.to_vec(), seed: world.plan.seed };
+    let site = DeviceSite {
+        net,
+        listener,
+        address,
+        endpoints: endpoints.to_vec(),
+        http2: world.plan.http2_origins.clone(),
+        seed: world.plan.seed,
+    };
     let running: Rc<dyn RunningDevice> = Rc::from(device.start(site));
     *world.limits.borrow_mut() = running.limits();
     if let Some(stop_ms) = world.plan.profile.stop_ms {

@@ -44,8 +44,14 @@ fn stage(seed: u64, downstream: LinkFaults, change: impl FnOnce(&mut Config)) ->
     let net = SimNet::new(seed, Faults { downstream, ..Faults::default() });
     let origin = net.bind(PeerAddress::Socket(ORIGIN), LinkSide::Upstream);
     let listener = net.bind(PeerAddress::Socket(PROXY), LinkSide::Downstream);
-    let site =
-        DeviceSite { net: net.clone(), listener, address: PROXY, endpoints: vec![ORIGIN], seed };
+    let site = DeviceSite {
+        net: net.clone(),
+        listener,
+        address: PROXY,
+        endpoints: vec![ORIGIN],
+        http2: vec![false],
+        seed,
+    };
     let mut config = weir::configuration(&site, &mut Rng::with_seed(1));
     config.pools[0].keepalive = Keepalive::default();
     config.pools[0].buffer_request = None;

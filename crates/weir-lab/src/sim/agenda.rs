@@ -28,6 +28,8 @@ pub(crate) enum SimEvent {
     TimeOut(AttemptToken),
     /// The response reaches the proxy.
     Answer(AttemptToken),
+    /// A stream ends.
+    Close(AttemptToken),
     /// An outage begins.
     Fail(usize),
     /// An outage ends.

@@ -15,6 +15,8 @@ pub(crate) enum RandomPurpose {
     Ejection = 6,
     Worker = 7,
     Resample = 8,
+    Stream = 9,
+    StreamTime = 10,
 }
 
 /// The numbers for one purpose.

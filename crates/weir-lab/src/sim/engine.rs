@@ -55,6 +55,7 @@ struct Engine<'a> {
     /// Number of failed connects, over all endpoints.
     failures: u64,
     sticky: Draws,
+    streams: Draws,
     outcomes: Vec<RequestOutcome>,
 }
 
@@ -118,6 +119,7 @@ impl<'a> Engine<'a> {
             ejections: draws(RandomPurpose::Ejection),
             failures: 0,
             sticky: draws(RandomPurpose::Sticky),
+            streams: draws(RandomPurpose::Stream),
             outcomes: Vec::with_capacity(plan.requests as usize),
         }
     }
@@ -200,6 +202,7 @@ impl<'a> Engine<'a> {
             SimEvent::Finish(token) => self.finish(token),
             SimEvent::TimeOut(token) => self.time_out(token),
             SimEvent::Answer(token) => self.answer(token),
+            SimEvent::Close(token) => self.close(token),
             SimEvent::Fail(outage) => self.fail(outage),
             SimEvent::Recover(outage) => {
                 self.servers[self.plan.outages[outage].endpoint].recover();
@@ -451,11 +454,39 @@ impl<'a> Engine<'a> {
     fn answer(&mut self, token: AttemptToken) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
-        let reached = exchange.reached;
+        let (request, reached) = (exchange.request, exchange.reached);
+        if let Some(held) = self.stream_time(request as u64) {
+            let Some(exchange) = self.exchange(token) else { return };
+            let Holds::Slot(slot) = &mut exchange.holds else { return };
+            slot.answered(micros(now));
+            let outcome = &mut self.outcomes[request];
+            outcome.response = now - outcome.arrived;
+            outcome.end = RequestEnd::Answered;
+            self.agenda.plan(now + held, SimEvent::Close(token));
+            return;
+        }
         let held = micros(now - reached);
         if let Some(mut slot) = self.take_slot(token) {
             self.end(token, RequestEnd::Answered);
             slot.answered(micros(now));
+            slot.finish(held);
+        }
+    }
+
+    /// The time for which a request keeps its slot behind its response, if it is a stream.
+    fn stream_time(&self, request: u64) -> Option<u64> {
+        let streams = self.plan.streams.as_ref()?;
+        let seed = Draws::new(self.plan.seed, RandomPurpose::StreamTime).bits(0);
+        (self.streams.unit(request) < streams.share).then(|| streams.held.time(seed, request, None))
+    }
+
+    /// A stream ends. Its response time was that of its first response.
+    fn close(&mut self, token: AttemptToken) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(token) else { return };
+        let held = micros(now - exchange.reached);
+        if let Some(slot) = self.take_slot(token) {
+            self.leave(token);
             slot.finish(held);
         }
     }
@@ -531,12 +562,19 @@ impl<'a> Engine<'a> {
     /// Ends the request. A client of a closed loop sends its next one after its think time.
     fn end(&mut self, token: AttemptToken, end: RequestEnd) {
         let Some(exchange) = self.exchange(token) else { return };
-        let (request, client) = (exchange.request, exchange.client);
-        self.present[token.place as usize] = None;
-        self.vacant.push(token.place);
+        let request = exchange.request;
         let outcome = &mut self.outcomes[request];
         outcome.response = self.now - outcome.arrived;
         outcome.end = end;
+        self.leave(token);
+    }
+
+    /// Takes a request whose outcome is known out of the system.
+    fn leave(&mut self, token: AttemptToken) {
+        let Some(exchange) = self.exchange(token) else { return };
+        let client = exchange.client;
+        self.present[token.place as usize] = None;
+        self.vacant.push(token.place);
         if let Some(client) = client {
             self.agenda.plan(self.now + self.plan.think, SimEvent::Send(client));
         }

@@ -38,8 +38,8 @@ pub use json::{POINTS_HEADER, write_points};
 pub use outcome::{RequestEnd, RequestOutcome};
 pub use period::Period;
 pub use plan::{
-    MAX_ENDPOINTS, MAX_REQUESTS, MaxConn, Outage, OutageKind, QueueLimits, Scenario, SimCandidate,
-    SimEndpoint, SimLoad, SimPlan, SimQueue,
+    LongStreams, MAX_ENDPOINTS, MAX_REQUESTS, MaxConn, Outage, OutageKind, QueueLimits, Scenario,
+    SimCandidate, SimEndpoint, SimLoad, SimPlan, SimQueue,
 };
 pub use preset::Preset;
 pub use report::{ComparisonReport, Row, ScenarioReport, run};

@@ -52,6 +52,8 @@ pub struct SimPlan {
     pub keys: u64,
     /// Share of requests that are bound to an endpoint, 0 to 1.
     pub sticky: f64,
+    /// Long-lived streams among the requests; `None`: there are none.
+    pub streams: Option<LongStreams>,
     /// Bounds of the queue, for candidates with one.
     pub queue: QueueLimits,
     /// Rules for ejecting an endpoint after failed connects.
@@ -70,6 +72,16 @@ pub struct SimPlan {
     pub scenarios: Vec<Scenario>,
     /// The candidates to compare.
     pub candidates: Vec<SimCandidate>,
+}
+
+/// Requests that are long-lived streams (calls of gRPC, server-sent events, WebSockets): after the
+/// first response the server works on other requests, and the stream keeps its slot for a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LongStreams {
+    /// Their share of the requests, 0 to 1.
+    pub share: f64,
+    /// The time from the first response to the end of the stream.
+    pub held: ServiceSource,
 }
 
 /// One server.
@@ -288,6 +300,7 @@ impl Default for SimPlan {
             think: 0,
             keys: 1_000,
             sticky: 0.0,
+            streams: None,
             queue: QueueLimits::default(),
             passive: passive(&Passive::default()),
             stall: stall(&StallDetection::default()),
@@ -317,6 +330,16 @@ impl SimPlan {
         }
         if !(0.0..=1.0).contains(&self.sticky) {
             return Err("the share of bound requests must be from 0% to 100%".to_owned());
+        }
+        if let Some(streams) = &self.streams {
+            if !(0.0..=1.0).contains(&streams.share) {
+                return Err("the share of streams must be from 0% to 100%".to_owned());
+            }
+            if streams.held == ServiceSource::Trace {
+                return Err("a trace does not tell how long streams last: give --stream-time a \
+                    distribution, as in exp:30s"
+                    .to_owned());
+            }
         }
         if self.scenarios.is_empty() || self.candidates.is_empty() {
             return Err("nothing to compare: give a load and a policy".to_owned());
@@ -359,6 +382,9 @@ impl SimPlan {
             if value != usual {
                 let _ = write!(text, ", {name} {value}");
             }
+        }
+        if let Some(streams) = &self.streams {
+            let _ = write!(text, ", {} % streams of {}", streams.share * 100.0, streams.held);
         }
         for pause in &self.pauses {
             let (length, every) = (time::format(pause.length), time::format(pause.every));

@@ -4,5 +4,6 @@
 mod laws;
 mod output;
 mod state;
+mod streams;
 mod support;
 mod theory;

@@ -95,6 +95,9 @@ fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'stati
     if profile.origin_hostile > 0 && spoils.contains(&line.cause.as_str()) {
         return None;
     }
+    if profile.http2 && shared_connection_explains(world, record, &line.cause) {
+        return None;
+    }
     let (explained, missing) = match line.cause.as_str() {
         "connect_failed" => (network.refuses > 0, "no connect is refused"),
         "connect_timeout" => (network.hangs > 0, "no connect hangs"),
@@ -142,4 +145,23 @@ fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'stati
         _ => (true, ""),
     };
     (!explained).then_some(missing)
+}
+
+/// Returns true if the cause is one that a connection to an origin gives to all of its streams.
+fn shared_connection_explains(world: &World, record: &Record, cause: &str) -> bool {
+    let profile = &world.plan.profile;
+    let network = &profile.faults.upstream;
+    let breaks = ["bad_response", "response_timeout", "upstream_reset", "upstream_send_timeout"];
+    if breaks.contains(&cause) || cause == "upstream_aborted" {
+        return profile.http2_trouble > 0 || profile.origin_faults > 0;
+    }
+    // An origin that refuses a stream and another one is one that no connect reaches, and one that
+    // breaks off before its SETTINGS is no connection yet.
+    ["connect_failed", "connect_timeout", "no_endpoint"].contains(&cause)
+        && (profile.http2_trouble > 0
+            || profile.origin_closes > 0
+            || network.resets > 0
+            || network.stalls > 0
+            || network.closes_at_once > 0
+            || answered_early(record))
 }

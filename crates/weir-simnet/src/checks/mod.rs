@@ -3,14 +3,18 @@
 //! origin, or a client that left.
 
 pub(crate) mod log;
+pub(crate) mod tcp;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ledger::{Book, ClientOutcome, Record, SeenResponse};
+use crate::message::frames::{self, CONTINUATION, END_HEADERS, HEADERS};
+use crate::message::hpack::HpackTable;
 use crate::message::http::Broken;
 use crate::message::malformed::{self, MARKER, Wrong};
 use crate::plan::behaviour::Misdeed;
+use crate::plan::http2::PeerAct;
 use crate::world::World;
 
 /// The behaviour that the device under test promises.
@@ -78,6 +82,8 @@ pub(crate) fn check(world: &World, rules: &Rules) -> Vec<String> {
     if !rules.transparent && !rules.gives_up_idle {
         wrong.extend(connections(world, &book));
     }
+    wrong.extend(http2_connections(world, &book));
+    wrong.extend(tcp::check_tcp(world, &book));
     wrong.extend(bytes_upstream(world, rules, &book));
     wrong
 }
@@ -132,6 +138,8 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
     let link_faulted = record.link.as_ref().is_some_and(crate::network::stream::LinkWatch::faulted);
     match &record.outcome {
         ClientOutcome::Unsent | ClientOutcome::Left | ClientOutcome::AfterClose => None,
+        ClientOutcome::Refused => (!record.arrivals.is_empty())
+            .then(|| "law 7: refused as unprocessed, but an origin has it".to_owned()),
         ClientOutcome::Unanswered(Some(Broken::Malformed(what))) => {
             let excused = rules.transparent && attempt_failed(record, None);
             (!excused).then(|| format!("a malformed response: {what}"))
@@ -232,7 +240,8 @@ fn judge_own(
 /// Checks that no connection ended before the end of its plan without a cause.
 fn connections(world: &World, book: &Book) -> Vec<String> {
     let mut wrong = Vec::new();
-    for connection in world.plan.clients.iter().flat_map(|client| &client.connections) {
+    let connections = world.plan.clients.iter().flat_map(|client| &client.connections);
+    for connection in connections.filter(|connection| connection.http2.is_none()) {
         let records: BTreeMap<u64, &Record> = connection
             .requests
             .iter()
@@ -264,6 +273,61 @@ fn connections(world: &World, book: &Book) -> Vec<String> {
     wrong
 }
 
+/// Counts the requests that were sent as streams of HTTP/2, without those that their origin
+/// declared unprocessed.
+fn requests_of_streams(book: &Book, taps: &[(u32, Vec<u8>)]) -> BTreeMap<u64, usize> {
+    let mut sent = BTreeMap::new();
+    for (link, tap) in taps {
+        let Some(written) = frames::written(tap) else { continue };
+        let mut table = HpackTable::default();
+        let mut block = Vec::new();
+        for frame in &written.frames {
+            match frame.kind {
+                HEADERS => {
+                    let priority = if frame.has(0x20) { 5 } else { 0 };
+                    block = frame.payload.get(priority..).unwrap_or_default().to_vec();
+                }
+                CONTINUATION => block.extend_from_slice(&frame.payload),
+                _ => continue,
+            }
+            if !frame.has(END_HEADERS) {
+                continue;
+            }
+            let fields = table.decode(&block).unwrap_or_default();
+            let path = fields.iter().find(|(name, _)| name == ":path");
+            let id = path.and_then(|(_, path)| path.strip_prefix("/r/")?.parse().ok());
+            let declined = book.declined.contains(&(*link, frame.stream))
+                || book.left.iter().any(|(left, last)| left == link && frame.stream > *last);
+            if let Some(id) = id.filter(|_| !declined) {
+                *sent.entry(id).or_default() += 1;
+            }
+        }
+    }
+    sent
+}
+
+/// Checks that no connection of HTTP/2 ended before its requests without a cause.
+fn http2_connections(world: &World, book: &Book) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for connection in world.plan.clients.iter().flat_map(|client| &client.connections) {
+        let Some(http2) = &connection.http2 else { continue };
+        let excused = connection.leaves_after_ms.is_some()
+            || world.plan.profile.stop_ms.is_some()
+            || http2.acts.iter().any(|(_, act)| matches!(act, PeerAct::Leave));
+        let records = connection.requests.iter().filter_map(|plan| book.records.get(&plan.id));
+        let cut = records.into_iter().find(|record| {
+            let link = record.link.as_ref();
+            matches!(record.outcome, ClientOutcome::Unsent)
+                && link.is_some_and(|link| link.accepted() && !link.faulted())
+        });
+        if let (Some(cut), false) = (cut, excused) {
+            let id = cut.plan.id;
+            wrong.push(format!("law 1: the connection ended before stream {id} without a cause"));
+        }
+    }
+    wrong
+}
+
 fn count(haystack: &[u8], needle: &[u8]) -> usize {
     haystack.windows(needle.len()).filter(|window| *window == needle).count()
 }
@@ -271,7 +335,10 @@ fn count(haystack: &[u8], needle: &[u8]) -> usize {
 /// Checks the bytes sent to endpoints, whether or not an origin read them.
 fn bytes_upstream(world: &World, rules: &Rules, book: &Book) -> Vec<String> {
     let mut wrong = Vec::new();
-    let all: Vec<u8> = world.net.taps().join(&b'\n');
+    let taps = world.net.taps();
+    let streams = requests_of_streams(book, &taps);
+    let taps: Vec<Vec<u8>> = taps.into_iter().map(|(_, tap)| tap).collect();
+    let all: Vec<u8> = taps.join(&b'\n');
     if count(&all, MARKER) > 0 {
         let at = all.windows(MARKER.len()).position(|window| window == MARKER).unwrap_or(0);
         let near = String::from_utf8_lossy(&all[at.saturating_sub(200)..(at + 60).min(all.len())])
@@ -282,6 +349,7 @@ fn bytes_upstream(world: &World, rules: &Rules, book: &Book) -> Vec<String> {
     for record in book.records.values() {
         let (method, id) = (record.plan.method, record.plan.id);
         let sent = lines.get(&(method.as_bytes(), id)).copied().unwrap_or(0);
+        let sent = sent + streams.get(&id).copied().unwrap_or(0);
         let sent = sent.max(record.arrivals.len());
         let most = if record.plan.is_idempotent() { rules.attempts } else { 1 };
         if sent > most {

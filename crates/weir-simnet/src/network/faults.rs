@@ -82,6 +82,10 @@ pub enum Tamper {
     ShortenResponse,
     /// A request is sent to an origin twice.
     RepeatRequest,
+    /// An end of an HTTP/2 connection counts less room in its windows than it gave.
+    MiscountWindows,
+    /// An origin refuses streams as unprocessed that it has processed.
+    RefuseProcessed,
 }
 
 /// Returns true with this chance in 1000.

@@ -293,6 +293,17 @@ impl Link {
         [pipe.finished_at, pipe.reader_reset_at].into_iter().flatten().min()
     }
 
+    /// Returns true if an end was, or will be, told of a reset.
+    pub(crate) fn was_reset(&self) -> bool {
+        self.pipes.iter().any(|pipe| pipe.reader_reset_at.is_some())
+    }
+
+    /// Returns true if this end cannot write.
+    pub(crate) fn is_full(&self, end: LinkEnd) -> bool {
+        let pipe = &self.pipes[end.index()];
+        pipe.on_the_way >= pipe.window
+    }
+
     /// Returns true if this end was dropped.
     pub(crate) fn is_closed(&self, end: LinkEnd) -> bool {
         !self.open[end.index()]

@@ -137,10 +137,11 @@ impl SimNet {
         self.faults.borrow().tamper
     }
 
-    /// Returns everything that was written to endpoints, one buffer per link.
-    pub(crate) fn taps(&self) -> Vec<Vec<u8>> {
-        let links = &self.shared.borrow().links;
-        links.iter().filter_map(|link| link.borrow().tap.clone()).collect()
+    /// Returns everything that was written to endpoints, by the number of the link.
+    pub(crate) fn taps(&self) -> Vec<(u32, Vec<u8>)> {
+        let links = self.shared.borrow().links.clone();
+        let tap = |link: Rc<RefCell<Link>>| Some((link.borrow().id, link.borrow().tap.clone()?));
+        links.into_iter().filter_map(tap).collect()
     }
 
     /// Connects from a given source address; `Net::connect` uses one of the network's own.

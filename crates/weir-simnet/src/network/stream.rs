@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 use weir_proxy::net::Socket;
 
 use crate::memory;
+use crate::message::frames::{self, RST_STREAM, WireFrame};
 use crate::network::link::{Link, LinkWait};
 use crate::network::trace::LinkEnd;
 
@@ -72,9 +73,27 @@ impl LinkWatch {
         self.0.borrow_mut().faulted = true;
     }
 
+    /// Returns true if one of its ends was told of a reset, by then or later.
+    pub(crate) fn was_reset(&self) -> bool {
+        self.0.borrow().was_reset()
+    }
+
     /// Returns true if the connection was accepted.
     pub(crate) fn accepted(&self) -> bool {
         self.0.borrow().accepted
+    }
+
+    /// Returns true unless the connecting side has given up a stream of HTTP/2: it has closed the
+    /// connection, or reset the stream, or may be about to do so in bytes that wait for room.
+    pub(crate) fn holds_stream(&self, stream: u32) -> bool {
+        let link = self.0.borrow();
+        let tap = link.tap.as_deref().unwrap_or_default();
+        let Some(written) = frames::written(tap) else { return false };
+        let reset = |frame: &WireFrame| frame.kind == RST_STREAM && frame.stream == stream;
+        !link.is_closed(LinkEnd::Connector)
+            && !written.cut
+            && !link.is_full(LinkEnd::Connector)
+            && !written.frames.iter().any(reset)
     }
 
     /// Returns true if the connecting side has closed the connection.

@@ -47,7 +47,7 @@ impl LinkEnd {
 #[derive(Clone, Copy, Debug, Hash)]
 #[expect(
     missing_docs,
-    reason = "the field names say it: link number, end, bytes, request id, attempt"
+    reason = "the field names say it: link number, end, bytes, request id, attempt, stream, code"
 )]
 pub enum NetworkEvent {
     Connected { link: u32, side: LinkSide },
@@ -69,6 +69,8 @@ pub enum NetworkEvent {
     RequestSent { id: u64, link: u32 },
     Outcome { id: u64, status: u16, bytes: u64, whole: bool },
     ClientLeft { client: u32 },
+    ResetHeard { stream: u32, code: u32 },
+    LeaveHeard { last: u32, code: u32 },
     Settled,
 }
 

@@ -20,6 +20,7 @@ use crate::message::pattern::{PatternCheck, fill, request_tag, response_tag};
 use crate::network::faults::Tamper;
 use crate::network::stream::SimStream;
 use crate::network::trace::NetworkEvent;
+use crate::peers::http2;
 use crate::plan::behaviour::{Behaviour, GARBAGE_MARKER};
 use crate::plan::request::{BodyPlan, RequestPlan};
 use crate::plan::{ClientPlan, ConnectionPlan};
@@ -71,7 +72,12 @@ pub(crate) async fn run(world: World, target: PeerAddress, plan: ClientPlan) {
             2000 + index as u16,
         ));
         let Ok(stream) = world.net.connect_from(source, &target).await else { continue };
-        converse(&world, &plan, connection, stream).await;
+        match &connection.http2 {
+            Some(http2) => {
+                http2::client::converse(&world, &plan, connection, http2, stream).await;
+            }
+            None => converse(&world, &plan, connection, stream).await,
+        }
     }
 }
 
@@ -406,7 +412,12 @@ async fn final_response(
 
 /// Compares a head with the one that its origin sent. Returns the attempt that it belongs to;
 /// `None` for a response of the proxy's own.
-fn check_head(world: &World, request: &RequestPlan, head: &Head, status: u16) -> Option<u32> {
+pub(super) fn check_head(
+    world: &World,
+    request: &RequestPlan,
+    head: &Head,
+    status: u16,
+) -> Option<u32> {
     let id = request.id;
     let complain =
         |what: &str| world.ledger.violation(format!("request {id} got {what}: {head:?}"));

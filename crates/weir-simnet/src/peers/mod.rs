@@ -2,4 +2,6 @@
 
 pub(crate) mod client;
 pub(crate) mod hostile;
+pub(crate) mod http2;
 pub(crate) mod origin;
+pub(crate) mod tcp;

@@ -17,6 +17,7 @@ use crate::network::faults::Tamper;
 use crate::network::net::SimListener;
 use crate::network::stream::{LinkWatch, SimStream};
 use crate::network::trace::NetworkEvent;
+use crate::peers::http2;
 use crate::plan::behaviour::{Behaviour, Misdeed, SWITCHES, garbage};
 use crate::world::World;
 
@@ -25,10 +26,15 @@ type PeerWriter = PacedWriter<WriteHalf<SimStream>>;
 
 /// Serves every connection of a listener.
 pub(crate) async fn serve(world: World, listener: SimListener, origin: usize) {
-    loop {
+    for number in 0.. {
         if let Ok((stream, _)) = world.net.accept_stream(&listener).await {
-            let serving = connection(world.clone(), stream, origin);
-            tokio::task::spawn_local(simulated(serving));
+            if world.plan.http2_origins[origin] {
+                let serving = http2::origin::connection(world.clone(), stream, origin, number);
+                tokio::task::spawn_local(simulated(serving));
+            } else {
+                let serving = connection(world.clone(), stream, origin);
+                tokio::task::spawn_local(simulated(serving));
+            }
         }
     }
 }
@@ -49,13 +55,13 @@ const FORBIDDEN_TRAILERS: [&str; 11] = [
 ];
 
 /// One request as received.
-struct OriginOrder {
-    id: u64,
-    attempt: u32,
-    framing: MessageEnd,
-    head: Head,
-    method: String,
-    behaviour: Behaviour,
+pub(super) struct OriginOrder {
+    pub(super) id: u64,
+    pub(super) attempt: u32,
+    pub(super) framing: MessageEnd,
+    pub(super) head: Head,
+    pub(super) method: String,
+    pub(super) behaviour: Behaviour,
 }
 
 /// The state of the connection after an exchange.
@@ -79,7 +85,7 @@ async fn connection(world: World, stream: SimStream, origin: usize) {
         };
         match head {
             Ok(Some(head)) => {
-                let Some(order) = take_order(&world, head, &watch, origin) else {
+                let Some(order) = take_order(&world, head, &watch, origin, None) else {
                     let refusal = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
                     let _ = writer.send(refusal.as_bytes()).await;
                     return;
@@ -108,7 +114,13 @@ async fn idle(limit_ms: Option<u64>) {
 }
 
 /// Checks a head and records it; `None` if it is refused.
-fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Option<OriginOrder> {
+pub(super) fn take_order(
+    world: &World,
+    head: Head,
+    watch: &LinkWatch,
+    origin: usize,
+    stream: Option<u32>,
+) -> Option<OriginOrder> {
     let complain = |what: String| {
         if !world.transparent {
             world.ledger.violation(format!("an origin got {what}: {head:?}"));
@@ -153,6 +165,7 @@ fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Op
         record.arrivals.push(SeenAttempt {
             behaviour,
             link: watch.clone(),
+            stream,
             body_whole: false,
             response_whole: false,
             origin,
@@ -163,20 +176,40 @@ fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Op
     Some(OriginOrder { id, attempt: planned.1, framing, method, behaviour, head })
 }
 
-/// Checks law 3 at the origin.
+/// Checks law 3 at the origin. A stream that the other side resets may still be in its buffers,
+/// so that streams are counted again when every task has run.
 fn check_limit(world: &World, id: u64, origin: usize) {
     let limit = world.limits.borrow().max_conn.get(origin).copied().flatten();
-    let in_flight = world.ledger.in_flight(origin);
-    if limit.is_some_and(|limit| in_flight > limit as usize) {
-        world.ledger.violation(format!(
-            "law 3: request {id} made {in_flight} in flight at origin {origin}"
-        ));
+    let Some(limit) = limit else { return };
+    let running = world.ledger.running(origin);
+    if running.len() <= limit as usize {
+        return;
     }
+    let world = world.clone();
+    let complain = move |count: usize| {
+        let what = format!("law 3: request {id} made {count} in flight at origin {origin}");
+        world.ledger.violation(what);
+    };
+    if running.iter().all(|(_, stream)| stream.is_none()) {
+        complain(running.len());
+        return;
+    }
+    tokio::task::spawn_local(simulated(async move {
+        sleep(Duration::from_millis(1)).await;
+        let holds = |(link, stream): &&(LinkWatch, Option<u32>)| match stream {
+            Some(stream) => link.holds_stream(*stream),
+            None => !link.connector_gone(),
+        };
+        let count = running.iter().filter(holds).count();
+        if count > limit as usize {
+            complain(count);
+        }
+    }));
 }
 
 /// Records that the last bytes of the response are about to be sent, or the connection is about to
 /// be closed instead.
-fn over(world: &World, order: &OriginOrder) {
+pub(super) fn over(world: &World, order: &OriginOrder) {
     world.ledger.with(order.id, |record| record.arrivals[order.attempt as usize].over = true);
 }
 
@@ -236,7 +269,7 @@ async fn take_body(
     order: &OriginOrder,
     reader: &mut OriginReader,
 ) -> Result<(), Broken> {
-    let (id, attempt) = (order.id, order.attempt);
+    let id = order.id;
     let mut checked = PatternCheck::new(request_tag(id));
     let ledger = &world.ledger;
     let result = reader
@@ -245,36 +278,43 @@ async fn take_body(
             ledger.request_moved(id, -(bytes.len() as i64));
         })
         .await;
-    world.net.note(NetworkEvent::RequestBody {
-        id,
-        attempt,
-        bytes: checked.bytes,
-        whole: result.is_ok(),
-    });
-    let Some(plan) = ledger.with(id, |record| record.plan.clone()) else { return result };
+    body_seen(world, order, &checked, result.is_ok(), &reader.trailers);
+    reader.trailers.clear();
+    result
+}
+
+/// Compares the body of a request, as far as it has come, with the one that its client sent.
+pub(super) fn body_seen(
+    world: &World,
+    order: &OriginOrder,
+    checked: &PatternCheck,
+    whole: bool,
+    trailers: &[(String, String)],
+) {
+    let (id, attempt, ledger) = (order.id, order.attempt, &world.ledger);
+    world.net.note(NetworkEvent::RequestBody { id, attempt, bytes: checked.bytes, whole });
+    let Some(plan) = ledger.with(id, |record| record.plan.clone()) else { return };
     if plan.malformed.is_some() {
-        if result.is_ok() && !world.transparent {
+        if whole && !world.transparent {
             ledger
                 .violation(format!("the malformed body of {id} reached an origin as a whole one"));
         }
-        return result;
+        return;
     }
     if let Some(offset) = checked.wrong_at {
         ledger.violation(format!("law 8: request body {id} is wrong from byte {offset} on"));
     }
-    if result.is_ok() {
+    if whole {
         if checked.bytes != plan.body.bytes() {
             let (got, sent) = (checked.bytes, plan.body.bytes());
             ledger.violation(format!("law 8: request body {id} ended after {got} of {sent} bytes"));
         }
         ledger.with(id, |record| record.arrivals[attempt as usize].body_whole = true);
         let forbidden = |name: &String| FORBIDDEN_TRAILERS.contains(&&*name.to_ascii_lowercase());
-        if let Some((name, _)) = reader.trailers.iter().find(|(name, _)| forbidden(name)) {
+        if let Some((name, _)) = trailers.iter().find(|(name, _)| forbidden(name)) {
             ledger.violation(format!("an origin got the trailer {name} of request {id}"));
         }
-        reader.trailers.clear();
     }
-    result
 }
 
 /// Sends the response; `Err` if the connection did not accept all of it.

@@ -3,7 +3,9 @@
 
 pub(crate) mod behaviour;
 pub(crate) mod hostile;
+pub(crate) mod http2;
 pub(crate) mod request;
+pub(crate) mod tcp;
 
 use fastrand::Rng;
 
@@ -11,7 +13,9 @@ use crate::message::http::PeerPace;
 use crate::message::malformed;
 use crate::network::faults::{Faults, LinkFaults, Tamper, happens, log_uniform};
 use crate::plan::hostile::HostileClient;
+use crate::plan::http2::Http2ClientPlan;
 use crate::plan::request::{BodyPlan, RequestPlan};
+use crate::plan::tcp::TcpSide;
 
 /// The largest numbers of clients, connections and requests of a run.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +68,14 @@ pub struct Profile {
     pub hostile_clients: usize,
     /// The chance in 1000 that an origin is hostile in a response.
     pub origin_hostile: u32,
+    /// Set if connections carry bytes instead of requests.
+    pub tcp: bool,
+    /// Set if most clients and origins speak HTTP/2.
+    pub http2: bool,
+    /// The chance in 1000 that an end of an HTTP/2 connection leaves, cuts it or refuses streams.
+    pub http2_trouble: u32,
+    /// The chance in 1000 that a client resets a stream.
+    pub cancels: u32,
 }
 
 impl Profile {
@@ -90,7 +102,10 @@ impl Profile {
             self.origin_faults,
             self.origin_hostile,
         ];
-        chances.iter().any(|chance| *chance > 0) || self.origin_idle_close
+        chances.iter().any(|chance| *chance > 0)
+            || self.origin_idle_close
+            // A response that closes its connection is one with a GOAWAY.
+            || (self.http2 && (self.http2_trouble > 0 || self.origin_closes > 0))
     }
 
     /// Returns true if a client or a link from it may fail.
@@ -121,6 +136,10 @@ impl Profile {
             stop_ms,
             hostile_clients: 0,
             origin_hostile: 0,
+            tcp: false,
+            http2: false,
+            http2_trouble: 0,
+            cancels: 0,
             faults: Faults { accept_fails: maybe(50), ..Faults::default() },
         };
         profile.faults.downstream =
@@ -163,6 +182,8 @@ pub struct RunPlan {
     pub profile: Profile,
     /// The number of origins.
     pub origins: usize,
+    /// Set for each origin that speaks HTTP/2.
+    pub(crate) http2_origins: Vec<bool>,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) hostile: Vec<HostileClient>,
 }
@@ -184,6 +205,10 @@ pub(crate) struct ConnectionPlan {
     /// The time after which the client drops the connection.
     pub(crate) leaves_after_ms: Option<u64>,
     pub(crate) half_closes: bool,
+    /// Set if the requests are streams of HTTP/2.
+    pub(crate) http2: Option<Http2ClientPlan>,
+    /// The client's side of a connection of bytes.
+    pub(crate) tcp: Option<TcpSide>,
 }
 
 impl RunPlan {
@@ -207,7 +232,7 @@ impl RunPlan {
         }
         let profile = change(profile);
         let mut next_id = 1;
-        let clients: Vec<ClientPlan> = (0..random.usize(1..=scale.clients))
+        let mut clients: Vec<ClientPlan> = (0..random.usize(1..=scale.clients))
             .map(|number| ClientPlan {
                 number: number as u32,
                 start_ms: random.u64(0..300),
@@ -225,7 +250,27 @@ impl RunPlan {
         let hostile = (0..count as u8)
             .map(|number| HostileClient::draw(random, number, &mut next_id))
             .collect();
-        Self { seed, profile, origins, clients, hostile }
+        let mut http2_origins = vec![false; origins];
+        if profile.http2 {
+            let random = &mut Rng::with_seed(seed ^ 0x5eed_0000_0000_0002);
+            let tampered = profile.faults.tamper != Tamper::Nothing;
+            http2_origins.fill_with(|| random.u32(0..3) > 0 || tampered);
+            for connection in clients.iter_mut().flat_map(|client| &mut client.connections) {
+                // A canary has to be found in the peers of HTTP/2.
+                if random.u32(0..4) > 0 || tampered {
+                    connection.speak_http2(random, &profile);
+                }
+            }
+        }
+        if profile.tcp {
+            let random = &mut Rng::with_seed(seed ^ 0x5eed_0000_0000_0003);
+            let connections = clients.iter_mut().flat_map(|client| &mut client.connections);
+            for (connection, id) in connections.zip(1..) {
+                connection.requests.clear();
+                connection.tcp = Some(TcpSide::of_client(random, &profile, id));
+            }
+        }
+        Self { seed, profile, origins, http2_origins, clients, hostile }
     }
 
     /// Returns true if the seed has bodies larger than every buffer.
@@ -245,6 +290,27 @@ impl RunPlan {
             .flat_map(|client| &client.connections)
             .flat_map(|connection| &connection.requests);
         requests.chain(hostile)
+    }
+}
+
+impl ConnectionPlan {
+    /// Makes the requests streams of HTTP/2.
+    fn speak_http2(&mut self, random: &mut Rng, profile: &Profile) {
+        for request in &mut self.requests {
+            request.old = false;
+            request.close = false;
+            request.half_closes = false;
+            if request.malformed.take().is_some() {
+                request.method = "PUT";
+            }
+        }
+        self.pipelines = false;
+        // The streams of a connection share its pace.
+        for pace in [&mut self.read_pace, &mut self.write_pace] {
+            pace.bytes = pace.bytes.max(4_000);
+        }
+        self.half_closes = false;
+        self.http2 = Some(Http2ClientPlan::draw(random, profile, self.requests.len()));
     }
 }
 
@@ -283,6 +349,8 @@ fn connection(
         read_pace: slow(random),
         leaves_after_ms: happens(random, profile.leaves).then(|| log_uniform(random, &(0..=2_000))),
         half_closes,
+        http2: None,
+        tcp: None,
         requests,
     }
 }

@@ -11,7 +11,7 @@ use crate::http2_peer::{
     self, ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GET,
     HEADERS, Http2Peer, PING, POST, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame,
 };
-use crate::world::{World, play};
+use crate::world::{World, app, play};
 
 fn http2(listener: &str) -> String {
     http2_peer::http2(&format!("route path /own -> respond 200; {listener}"))
@@ -255,6 +255,31 @@ fn one_stalled_stream_ends_alone() {
         world.expect_logged("client_send_timeout", Some(200)).await;
         client.send(WINDOW_UPDATE, 0, 3, &[0, 0, 0, 9]).await;
         client.request(3, &[&GET[..2], &[(":path", "/own")], &GET[3..]].concat(), END_STREAM).await;
+    });
+}
+
+#[test]
+fn small_messages_that_wait_for_a_slot_end_no_connection_however_small_its_windows_are() {
+    let pool = "server 10.0.1.1:80 max_conn=1; queue timeout=1m;";
+    let listener = "http2 on streams=2 window=16k;";
+    play(&app(pool, listener), async |world| {
+        let origin = world.origin(1);
+        let mut client = Http2Peer::connect(world).await;
+        client.get(1).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        client.request(3, &POST, 0).await;
+        for _ in 0..1_000 {
+            client.send(DATA, 0, 3, b"x").await;
+        }
+        client.send(DATA, END_STREAM, 3, b"x").await;
+        sleep(Duration::from_secs(1)).await;
+        upstream.send(OK).await;
+        assert_eq!(client.response(1).await, (200, "ok".into()));
+        assert_eq!(upstream.message().await.chunks.concat().len(), 1_001);
+        upstream.send(OK).await;
+        assert_eq!(client.response(3).await, (200, "ok".into()));
+        assert_eq!(ended(world, Http2Excess::SmallData), 0);
     });
 }
 

@@ -229,6 +229,14 @@ impl RunningDevice for AtWork {
                 }
             }
         }
+        for (side, growth) in [
+            ("clients", self.process.http2_window_growth()),
+            ("endpoints", self.process.http2_endpoint_window_growth()),
+        ] {
+            if growth != 0 {
+                wrong.push(format!("law 5: windows towards {side} have grown by {growth}"));
+            }
+        }
         let open = self.process.open_connections();
         let room = self.process.connections.free();
         if open != 0 || room != self.process.connections.cap() {

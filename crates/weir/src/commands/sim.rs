@@ -11,9 +11,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use weir_balance::PolicyKind;
 use weir_lab::sim::{
-    self, ComparisonReport, MaxConn, Outage, POINTS_HEADER, PeriodicPause, Preset, QueueLimits,
-    RequestTrace, Scenario, ServiceSource, SimCandidate, SimEndpoint, SimLoad, SimPlan, SimQueue,
-    Spread, StateSharing, count_or, each, rate, share,
+    self, ComparisonReport, LongStreams, MaxConn, Outage, POINTS_HEADER, PeriodicPause, Preset,
+    QueueLimits, RequestTrace, Scenario, ServiceSource, SimCandidate, SimEndpoint, SimLoad,
+    SimPlan, SimQueue, Spread, StateSharing, count_or, each, rate, share,
 };
 use weir_lab::units::time_ns;
 
@@ -95,6 +95,13 @@ struct LoadArguments {
     /// Share of requests that are bound to an endpoint by affinity, such as 20%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     sticky: Option<f64>,
+    /// Share of requests that are long-lived streams, such as 5%: the server answers them as the
+    /// others, and they keep their slot for --stream-time behind that
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    streams: Option<f64>,
+    /// Time for which a stream keeps its slot, a distribution as for --service [default: exp:30s]
+    #[arg(long, value_name = "TIMES", value_parser = ServiceSource::from_str, requires = "streams")]
+    stream_time: Option<ServiceSource>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -362,6 +369,11 @@ impl LoadArguments {
         plan.think = self.think.unwrap_or(plan.think);
         plan.keys = self.keys.unwrap_or(plan.keys);
         plan.sticky = self.sticky.unwrap_or(plan.sticky);
+        if let Some(share) = self.streams {
+            let usual = || ServiceSource::from_str("exp:30s").map_err(CommandFailure::Usage);
+            let held = self.stream_time.clone().map_or_else(usual, Ok)?;
+            plan.streams = Some(LongStreams { share, held });
+        }
         if let Some(path) = &self.trace {
             let trace = RequestTrace::read(path, pool).map_err(CommandFailure::RunTime)?;
             plan.requests = trace.len();

@@ -48,7 +48,8 @@ use crate::limiting::idle_board::Idle;
 use crate::limits::{
     HTTP2_GOAWAY_PATIENCE, HTTP2_LAST_WORDS, HTTP2_LINGERING_BYTES, HTTP2_PROVOKED_RESETS,
     HTTP2_RESET_MEMORY, HTTP2_RESETS_REMEMBERED, HTTP2_SEND_BUFFER, HTTP2_STREAMS_IN_ALL,
-    HTTP2_TURN_STREAMS, HTTP2_UNSEEN_RESETS, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE,
+    HTTP2_TURN_STREAMS, HTTP2_UNREAD_FRAMES, HTTP2_UNSEEN_RESETS, LINGERING_BYTES, LINGERING_CLOSE,
+    SILENT_GRACE,
 };
 use crate::net::Net;
 use crate::net::buffers::poll_read_into;
@@ -198,14 +199,17 @@ fn settings(listener: &CompiledListener) -> h2::server::Builder {
     // Heads are limited by our own parser, which logs them; `h2` refuses those that are far larger,
     // and counts 32 bytes more for each line.
     let head_bytes = 2 * limits.head_bytes + 32 * limits.headers;
+    let all = connection_window(listener.http2.window, streams);
     let mut builder = h2::server::Builder::new();
     builder
         .enable_connect_protocol()
         .max_concurrent_streams(streams)
         .initial_window_size(window)
-        .initial_connection_window_size(connection_window(listener.http2.window, streams) as u32)
+        .initial_connection_window_size(all as u32)
         .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(HTTP2_SEND_BUFFER)
+        // In small windows `h2` would take a hundred small frames that are not read.
+        .data_frame_budget((all / 2).max(HTTP2_UNREAD_FRAMES))
         .max_local_error_reset_streams(Some(HTTP2_PROVOKED_RESETS))
         .max_concurrent_reset_streams(HTTP2_RESETS_REMEMBERED)
         .reset_stream_duration(HTTP2_RESET_MEMORY)

@@ -2,12 +2,15 @@
 //! clients write them, [`crate::check`] reads them. A violation that no fault can excuse is
 //! recorded at once.
 
+pub(crate) mod tcp;
+
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tokio::time::Instant;
 
+use crate::ledger::tcp::TcpRecord;
 use crate::message::http::Broken;
 use crate::network::stream::LinkWatch;
 use crate::plan::RunPlan;
@@ -28,6 +31,8 @@ pub(crate) enum ClientOutcome {
     Unanswered(Option<Broken>),
     /// An earlier response on the connection announced the end of the connection.
     AfterClose,
+    /// The stream was refused as one that was not processed.
+    Refused,
 }
 
 /// A response as its client saw it.
@@ -47,6 +52,8 @@ pub(crate) struct SeenResponse {
 pub(crate) struct SeenAttempt {
     pub(crate) behaviour: Behaviour,
     pub(crate) link: LinkWatch,
+    /// The stream of HTTP/2 that it came on.
+    pub(crate) stream: Option<u32>,
     pub(crate) body_whole: bool,
     pub(crate) response_whole: bool,
     /// The origin that received it.
@@ -74,6 +81,12 @@ pub(crate) struct Record {
 pub(crate) struct Book {
     pub(crate) records: BTreeMap<u64, Record>,
     pub(crate) violations: Vec<String>,
+    /// The streams that origins refused as unprocessed, by link.
+    pub(crate) declined: Vec<(u32, u32)>,
+    /// The last streams of the GOAWAYs that origins sent, by link.
+    pub(crate) left: Vec<(u32, u32)>,
+    /// The sides of TCP connections.
+    pub(crate) tcp: Vec<TcpRecord>,
 }
 
 /// The records, shared by all tasks of a run.
@@ -94,21 +107,45 @@ impl Ledger {
             request_held_most: 0,
         };
         let records = plan.requests().map(|request| (request.id, record(request))).collect();
-        Self(Rc::new(RefCell::new(Book { records, violations: Vec::new() })))
+        Self(Rc::new(RefCell::new(Book {
+            records,
+            violations: Vec::new(),
+            declined: Vec::new(),
+            left: Vec::new(),
+            tcp: Vec::new(),
+        })))
     }
 
     pub(crate) fn book(&self) -> RefMut<'_, Book> {
         self.0.borrow_mut()
     }
 
-    /// Returns the number of requests that an origin has and the other side still waits for.
-    pub(crate) fn in_flight(&self, origin: usize) -> usize {
+    /// Returns the requests that an origin has and the other side still waits for: their links and
+    /// streams.
+    pub(crate) fn running(&self, origin: usize) -> Vec<(LinkWatch, Option<u32>)> {
         let book = self.book();
         let arrivals = book.records.values().flat_map(|record| &record.arrivals);
         let running = |arrival: &&SeenAttempt| {
             arrival.origin == origin && !arrival.over && !arrival.link.connector_gone()
         };
-        arrivals.filter(running).count()
+        arrivals.filter(running).map(|arrival| (arrival.link.clone(), arrival.stream)).collect()
+    }
+
+    /// Adds the record of one side of a TCP connection, and returns its index.
+    pub(crate) fn tcp(&self, record: TcpRecord) -> usize {
+        let sides = &mut self.book().tcp;
+        sides.push(record);
+        sides.len() - 1
+    }
+
+    /// Records that an origin refused a stream as unprocessed.
+    pub(crate) fn declined(&self, link: u32, stream: u32) {
+        self.book().declined.push((link, stream));
+    }
+
+    /// Records that an origin sent a GOAWAY with this last stream.
+    pub(crate) fn left(&self, link: u32, last: u32) {
+        self.book().left.push((link, last));
     }
 
     /// Records a violation that no fault can excuse.

@@ -3,6 +3,9 @@
 //! `WEIR_SEED=n` replays one seed, `WEIR_SEEDS=n` runs the first n, `WEIR_TRACE=file` keeps the
 //! trace of a failure.
 
+mod streams;
+mod tcp;
+#[path = "../weir/mod.rs"]
 mod weir;
 
 use std::sync::atomic::Ordering;
