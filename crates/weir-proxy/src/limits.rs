@@ -214,8 +214,9 @@ pub(crate) const HELLO_KEYS: usize = 16;
 pub(crate) const HANDSHAKE_BYTES: usize = 2048;
 /// The bytes that one read takes during a handshake.
 pub(crate) const HANDSHAKE_READ: usize = 4096;
-/// The bytes of a DATA frame that is sent: the smallest maximum that a client may set.
-pub(crate) const HTTP2_DATA_BYTES: usize = 16 * 1024;
+/// The most bytes of a DATA frame that is sent: with its head of 9 bytes it fills a record of TLS,
+/// and it is less than the smallest maximum that a peer may set.
+pub(crate) const HTTP2_DATA_BYTES: usize = 16 * 1024 - 9;
 /// The bytes of a block in which received DATA frames wait together, and the length of those that
 /// wait by themselves.
 pub(crate) const HTTP2_BLOCK: usize = 8 * 1024;
@@ -236,8 +237,6 @@ pub(crate) const HTTP2_DENSE_READ: usize = 512;
 /// The bytes of an HTTP/2 connection that are sent together within TLS: three large frames, as many
 /// as fit within [`TLS_UNSENT_BYTES`].
 pub(crate) const HTTP2_JOINED_BYTES: usize = 3 * 16_384;
-/// The most bytes of a DATA frame: with its head it fills a record of TLS.
-pub(crate) const HTTP2_RECORD_DATA: usize = 16_384 - 9;
 /// The bytes of the first frames of a connection that wait for those that follow at once.
 pub(crate) const HTTP2_HELD_BYTES: usize = 512;
 /// The polls of an HTTP/2 connection's streams in one round of the worker's loop.

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 use h2::SendStream;
 use tokio::io::ReadBuf;
 
-use crate::limits::{HTTP2_BLOCK, HTTP2_LARGE_FRAME, HTTP2_RECORD_DATA};
+use crate::limits::{HTTP2_BLOCK, HTTP2_LARGE_FRAME};
 
 /// Sends the bytes of `held`, the last of them with the end of the stream if the body `ends` with
 /// them. The end of a body without bytes is a frame of its own.
@@ -25,7 +25,7 @@ pub(crate) fn poll_send(
     while !held.is_empty() {
         body.reserve_capacity(held.len());
         let room = match ready!(body.poll_capacity(context)) {
-            Some(Ok(room)) => room.min(held.len()).min(HTTP2_RECORD_DATA),
+            Some(Ok(room)) => room.min(held.len()),
             Some(Err(_)) | None => return Poll::Ready(Err(broken_pipe())),
         };
         let data = held.split_to(room);

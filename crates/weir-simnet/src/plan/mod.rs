@@ -36,6 +36,18 @@ impl Default for Scale {
     }
 }
 
+/// The protocol of a run's connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpokenProtocol {
+    /// HTTP/1 alone.
+    #[default]
+    Http1,
+    /// Most clients and origins speak HTTP/2, the others HTTP/1.
+    Http2,
+    /// Connections carry bytes instead of requests.
+    Tcp,
+}
+
 /// The kinds of faults in a run; each is drawn on or off, so that rare combinations occur.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
@@ -68,10 +80,8 @@ pub struct Profile {
     pub hostile_clients: usize,
     /// The chance in 1000 that an origin is hostile in a response.
     pub origin_hostile: u32,
-    /// Set if connections carry bytes instead of requests.
-    pub tcp: bool,
-    /// Set if most clients and origins speak HTTP/2.
-    pub http2: bool,
+    /// What the connections of the run carry.
+    pub protocol: SpokenProtocol,
     /// The chance in 1000 that an end of an HTTP/2 connection leaves, cuts it or refuses streams.
     pub http2_trouble: u32,
     /// The chance in 1000 that a client resets a stream.
@@ -105,7 +115,7 @@ impl Profile {
         chances.iter().any(|chance| *chance > 0)
             || self.origin_idle_close
             // A response that closes its connection is one with a GOAWAY.
-            || (self.http2 && (self.http2_trouble > 0 || self.origin_closes > 0))
+            || (self.protocol == SpokenProtocol::Http2 && (self.http2_trouble > 0 || self.origin_closes > 0))
     }
 
     /// Returns true if a client or a link from it may fail.
@@ -136,8 +146,7 @@ impl Profile {
             stop_ms,
             hostile_clients: 0,
             origin_hostile: 0,
-            tcp: false,
-            http2: false,
+            protocol: SpokenProtocol::Http1,
             http2_trouble: 0,
             cancels: 0,
             faults: Faults { accept_fails: maybe(50), ..Faults::default() },
@@ -251,7 +260,7 @@ impl RunPlan {
             .map(|number| HostileClient::draw(random, number, &mut next_id))
             .collect();
         let mut http2_origins = vec![false; origins];
-        if profile.http2 {
+        if profile.protocol == SpokenProtocol::Http2 {
             let random = &mut Rng::with_seed(seed ^ 0x5eed_0000_0000_0002);
             let tampered = profile.faults.tamper != Tamper::Nothing;
             http2_origins.fill_with(|| random.u32(0..3) > 0 || tampered);
@@ -262,7 +271,7 @@ impl RunPlan {
                 }
             }
         }
-        if profile.tcp {
+        if profile.protocol == SpokenProtocol::Tcp {
             let random = &mut Rng::with_seed(seed ^ 0x5eed_0000_0000_0003);
             let connections = clients.iter_mut().flat_map(|client| &mut client.connections);
             for (connection, id) in connections.zip(1..) {

@@ -60,7 +60,8 @@ impl TcpSide {
                 PeerPace::FULL
             }
         };
-        let end = if happens(random, profile.leaves) {
+        let leaves = happens(random, profile.leaves);
+        let end = if leaves {
             TcpEnd::Leaves(log_uniform(random, &(0..=4_000)))
         } else if happens(random, profile.leaves) {
             TcpEnd::Closes

@@ -27,6 +27,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::Request;
+use tokio::io::AsyncWrite;
 use weir_config::model::Http2Mode;
 use weir_stats::metrics::Http2Excess;
 

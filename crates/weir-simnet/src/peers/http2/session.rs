@@ -67,6 +67,7 @@ struct PeerStream {
     id: Option<u64>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact that holds beside the others")]
 struct SessionState {
     role: PeerRole,
     world: World,
@@ -166,7 +167,7 @@ impl PeerSession {
             broken: None,
         };
         let session = Self { state: Rc::new(RefCell::new(state)), changed: Rc::default() };
-        session.with(|state| state.top_up_connection());
+        session.with(SessionState::top_up_connection);
         session
     }
 
@@ -386,7 +387,7 @@ impl PeerSession {
                 }
             })
             .await?;
-        self.with(|state| state.top_up_connection());
+        self.with(SessionState::top_up_connection);
         Ok(event)
     }
 
@@ -590,7 +591,9 @@ impl SessionState {
                 self.settings_known = true;
                 self.streams.values_mut().for_each(|stream| stream.granted += change);
                 let open: Vec<u32> = self.streams.keys().copied().collect();
-                open.into_iter().for_each(|stream| self.top_up(stream));
+                for stream in open {
+                    self.top_up(stream);
+                }
             }
             SETTINGS => self.take_settings(&frame),
             PING if frame.has(ACK) => self.left_known |= frame.payload == LEAVING,
