@@ -7,6 +7,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::limits::{FEW_CONNECTIONS, HEAVY_SHARE, ORDINARY_SHARE, OTHERS_REMEMBERED_US};
@@ -17,15 +18,30 @@ const COUNTS: usize = 4096;
 
 /// The indices of a client's counts, the same under all caps of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClientBucket {
-    first: u16,
-    second: u16,
-}
+pub(crate) struct ClientBucket(
+    /// One more than both together, so that an absent one takes no room.
+    NonZeroU32,
+);
 
 impl ClientBucket {
+    /// The bucket of a hash.
+    const fn of(hash: u64) -> Self {
+        match NonZeroU32::MIN.checked_add((hash % (COUNTS * COUNTS) as u64) as u32) {
+            Some(both) => Self(both),
+            None => Self(NonZeroU32::MIN),
+        }
+    }
+
+    /// The index in the first row and that in the second.
+    fn indices(self) -> (u16, u16) {
+        let both = self.0.get() - 1;
+        ((both % COUNTS as u32) as u16, (both / COUNTS as u32) as u16)
+    }
+
     /// Distinguishes clients, but for one pair in 32,768; less than [`NOT_COUNTED`].
     fn fingerprint(self) -> u16 {
-        self.second << 3 | self.first & 7
+        let (first, second) = self.indices();
+        second << 3 | first & 7
     }
 }
 
@@ -45,9 +61,7 @@ impl ClientHasher {
             IpAddr::V4(address) => (4, u64::from(address.to_bits())),
             IpAddr::V6(address) => (6, (address.to_bits() >> 64) as u64),
         };
-        let hash = self.0.hash_one(network);
-        let row = COUNTS as u64;
-        ClientBucket { first: (hash % row) as u16, second: (hash / row % row) as u16 }
+        ClientBucket::of(self.0.hash_one(network))
     }
 }
 
@@ -92,7 +106,8 @@ impl Default for ClientShares {
 impl ClientShares {
     /// The counts of a client, the one in the first row first.
     fn counts(&self, client: ClientBucket) -> impl Iterator<Item = &AtomicU32> {
-        let places = [(&self.first, client.first), (&self.second, client.second)];
+        let (first, second) = client.indices();
+        let places = [(&self.first, first), (&self.second, second)];
         places.into_iter().filter_map(|(row, place)| row.get(usize::from(place)))
     }
 
@@ -154,7 +169,7 @@ impl ClientShares {
 
     /// Tells whether a client is the one with a large part of the cap to which a count belongs.
     pub(crate) fn crowds(&self, client: ClientBucket, count: CrowdedCount, cap: usize) -> bool {
-        client.first == count.0 && self.is_heavy(client, cap)
+        client.indices().0 == count.0 && self.is_heavy(client, cap)
     }
 
     /// Decides the treatment of a newcomer when places are short, at this time of the balancers'
@@ -213,8 +228,12 @@ pub(crate) enum Settlement {
 mod tests {
     use super::*;
 
-    const HEAVY: ClientBucket = ClientBucket { first: 7, second: 70 };
-    const LIGHT: ClientBucket = ClientBucket { first: 9, second: 90 };
+    const HEAVY: ClientBucket = bucket(7, 70);
+    const LIGHT: ClientBucket = bucket(9, 90);
+
+    const fn bucket(first: u64, second: u64) -> ClientBucket {
+        ClientBucket::of(second * COUNTS as u64 + first)
+    }
 
     fn shares(counts: &[(ClientBucket, usize)]) -> ClientShares {
         let shares = ClientShares::default();
@@ -239,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_client_that_collides_with_a_heavy_one_in_one_row_is_not_heavy() {
-        for other in [ClientBucket { second: 90, ..HEAVY }, ClientBucket { first: 9, ..HEAVY }] {
+        for other in [bucket(7, 90), bucket(9, 70)] {
             let shares = shares(&[(HEAVY, 90), (other, 2)]);
             assert_eq!(shares.count(other), 2);
             assert_eq!(shares.settle(Some(other), 100, 0), Settlement::Displace(CrowdedCount(7)));

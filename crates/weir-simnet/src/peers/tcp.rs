@@ -112,12 +112,16 @@ impl TcpPeer {
     }
 
     async fn receive(&self, read: &mut ReadHalf<SimStream>) {
-        let mut piece = vec![0; self.side.read_pace.bytes.clamp(1, 65_536)];
+        let pace = self.side.read_pace.bytes.clamp(1, 65_536);
+        let mut piece = vec![0; pace];
+        // The network may give a few bytes at a time: a pause follows all of a pace's.
+        let mut before_pause = pace;
         loop {
-            let end = match read.read(&mut piece).await {
+            let end = match read.read(&mut piece[..before_pause]).await {
                 Ok(0) => Some(TcpSeenEnd::Closed),
                 Ok(count) => {
                     self.with(|record| record.take(&piece[..count]));
+                    before_pause -= count;
                     None
                 }
                 Err(_) => Some(TcpSeenEnd::Reset),
@@ -132,8 +136,11 @@ impl TcpPeer {
             if end.is_some() {
                 return;
             }
-            if self.side.read_pace.pause_ms > 0 {
-                sleep(Duration::from_millis(self.side.read_pace.pause_ms)).await;
+            if before_pause == 0 {
+                before_pause = pace;
+                if self.side.read_pace.pause_ms > 0 {
+                    sleep(Duration::from_millis(self.side.read_pace.pause_ms)).await;
+                }
             }
         }
     }
