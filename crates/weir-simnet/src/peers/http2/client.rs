@@ -59,7 +59,8 @@ pub(crate) async fn converse(
     }
     let first = plan.requests.first().map_or(0, |request| request.id);
     let session =
-        PeerSession::new(world, PeerRole::Client, &http2.windows, None, world.plan.seed ^ first);
+        PeerSession::new(world, PeerRole::Client, &http2.windows, None, world.plan.seed ^ first)
+            .on(watch.clone());
     let (read, write) = split(stream);
     let (read_pace, write_pace) = (plan.read_pace, plan.write_pace);
     let transport = PeerTransport { read, write, read_pace, write_pace, preface: false };

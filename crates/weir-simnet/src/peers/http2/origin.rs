@@ -47,7 +47,8 @@ pub(crate) async fn connection(world: World, stream: SimStream, origin: usize, n
     let plan = Http2OriginPlan::draw(world.plan.seed, origin, number, world.profile());
     let watch = stream.watch();
     let session =
-        PeerSession::new(&world, PeerRole::Origin, &plan.windows, plan.most_streams, plan.seed);
+        PeerSession::new(&world, PeerRole::Origin, &plan.windows, plan.most_streams, plan.seed)
+            .on(watch.clone());
     let (read, write) = split(stream);
     let (read_pace, write_pace) = (PeerPace::FULL, PeerPace::FULL);
     let transport = PeerTransport { read, write, read_pace, write_pace, preface: true };

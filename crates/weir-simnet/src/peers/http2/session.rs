@@ -17,6 +17,7 @@ use crate::message::frames::{
 use crate::message::hpack::{HeadFields, HpackTable, encode};
 use crate::message::http::Broken;
 use crate::network::faults::Tamper;
+use crate::network::stream::LinkWatch;
 use crate::network::trace::NetworkEvent;
 use crate::plan::http2::PeerWindows;
 use crate::world::World;
@@ -106,6 +107,7 @@ struct SessionState {
     quit: bool,
     /// Set once this end has broken the protocol.
     accusable: bool,
+    link: Option<LinkWatch>,
     /// The end of the connection, as the transport saw it.
     broken: Option<Broken>,
 }
@@ -164,6 +166,7 @@ impl PeerSession {
             finished: false,
             quit: false,
             accusable: false,
+            link: None,
             broken: None,
         };
         let session = Self { state: Rc::new(RefCell::new(state)), changed: Rc::default() };
@@ -185,6 +188,12 @@ impl PeerSession {
             }
             changed.await;
         }
+    }
+
+    /// Names the link that carries it.
+    pub(crate) fn on(self, link: LinkWatch) -> Self {
+        self.state.borrow_mut().link = Some(link);
+        self
     }
 
     /// Sends a frame.
@@ -724,7 +733,9 @@ impl SessionState {
     fn take_goaway(&mut self, frame: &WireFrame) {
         let (last, code) = (frame.number(0), frame.number(4));
         self.world.net.note(NetworkEvent::LeaveHeard { last, code });
-        if code != NO_ERROR && !self.accusable {
+        // What was late on a link that stalled may be told to end.
+        let is_faulted = self.link.as_ref().is_some_and(LinkWatch::faulted);
+        if code != NO_ERROR && !self.accusable && !is_faulted {
             let text = String::from_utf8_lossy(frame.payload.get(8..).unwrap_or_default());
             self.violation(&format!("law 1: a GOAWAY with the code {code} and {text:?}"));
         }
