@@ -3,14 +3,17 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::{Instant, sleep};
+use weir_simnet::{Faults, LinkFaults};
 use weir_stats::WaitedFor;
 
 use crate::OK;
 use crate::http2_peer::{CANCEL, DATA, END_STREAM, GET, Http2Peer, ONE, POST, RST_STREAM, http2};
 use crate::origin::Origin;
 use crate::peer::Peer;
-use crate::world::{World, app, pass, play};
+use crate::tls_peer::{TlsPeer, certify};
+use crate::world::{FRONT, World, app, pass, play, play_on};
 
 const TWO: &str = "server 10.0.1.1:80 name=one; server 10.0.1.2:80 name=two;";
 
@@ -325,5 +328,49 @@ fn an_unknown_protocol_over_connect_gets_501_and_a_refused_websocket_no_2xx() {
         assert_eq!(frame.status(), 502);
         drop(client);
         assert_eq!(world.log().await.len(), 3);
+    });
+}
+
+#[test]
+fn frames_of_a_turn_leave_together_within_tls() {
+    // What is written or read at once is not cut.
+    let wide = LinkFaults {
+        transfer: 1 << 40..=1 << 40,
+        window: 1 << 20..=1 << 20,
+        ..LinkFaults::default()
+    };
+    let faults = Faults { downstream: wide.clone(), upstream: wide, ..Faults::default() };
+    let listener = format!("listen {FRONT} {{ route -> app; }}");
+    play_on(faults, &format!("pool app {{ {TWO} }} {listener}"), async |world| {
+        let certified = certify(world);
+        let listener =
+            format!("listen {FRONT} tls {{ certificate /cert.pem key=/key.pem; route -> app; }}");
+        world.reload(&format!("pool app {{ {TWO} }} {listener}")).await;
+        let body = "x".repeat(200_000);
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n";
+        world.origin(1).answers(&format!("{head}{body}"));
+        let client = TlsPeer::client_of(world.client().await, &certified, &["h2"]).await;
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(1 << 20).initial_connection_window_size(1 << 20);
+        let handshake = builder.handshake::<_, Bytes>(client.into_stream());
+        let (mut requests, connection) = handshake.await.unwrap();
+        let connection = tokio::task::spawn_local(connection);
+        pass(100).await;
+        let before = world.writes_to_clients();
+        let request = http::Request::get("https://a/").body(()).unwrap();
+        let mut body = requests.send_request(request, true).unwrap().0.await.unwrap().into_body();
+        let mut received = 0;
+        while let Some(data) = body.data().await {
+            let data = data.unwrap();
+            received += data.len();
+            body.flow_control().release_capacity(data.len()).unwrap();
+        }
+        assert_eq!(received, 200_000);
+        // Of 13 frames, three leave together.
+        let writes = world.writes_to_clients() - before;
+        assert!(writes <= 8, "{writes} writes");
+        drop((requests, body));
+        connection.abort();
+        world.log_line().await;
     });
 }

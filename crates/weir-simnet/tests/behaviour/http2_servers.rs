@@ -716,6 +716,24 @@ fn the_limits_of_keepalive_hold_for_connections_of_http2() {
 }
 
 #[test]
+fn requests_that_wait_for_a_connection_are_served_where_each_takes_one_request() {
+    play(&pool(&format!("{SERVER} keepalive max_requests=1;")), async |world| {
+        let origin = world.origin(1);
+        let mut clients = begin(world, &[GET; 6]).await;
+        let mut open = Vec::new();
+        for _ in 0..6 {
+            let mut upstream = origin.accept_http2(100).await;
+            upstream.request().await.answer("ok");
+            open.push(upstream);
+        }
+        for client in &mut clients {
+            assert_eq!(answer(client).await, (200, "ok".to_owned()));
+        }
+        assert_eq!((world.log().await.len(), world.connect_count(1)), (6, 6));
+    });
+}
+
+#[test]
 fn a_reload_that_removes_a_server_lets_its_streams_finish() {
     let after = "server 10.0.1.2:80 http=2;";
     play(&pool(SERVER), async |world| {

@@ -39,9 +39,16 @@ pub(crate) fn certify(world: &World) -> Certified {
 impl TlsPeer {
     /// Begins TLS as a client that trusts this certificate.
     pub(crate) async fn client(peer: Peer, trusted: &Certified) -> Self {
+        Self::client_of(peer, trusted, &[]).await
+    }
+
+    /// The same for a client that speaks these protocols.
+    pub(crate) async fn client_of(peer: Peer, trusted: &Certified, protocols: &[&str]) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(trusted.cert.der().clone()).unwrap();
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let mut config = config.with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         let connector = TlsConnector::from(Arc::new(config));
         let name = ServerName::try_from("a").unwrap();
         Self(connector.connect(name, peer.into_stream()).await.unwrap().into())

@@ -205,6 +205,21 @@ impl World {
         world
     }
 
+    /// The number of writes to clients so far.
+    pub(crate) fn writes_to_clients(&self) -> usize {
+        let trace = self.net.inner.trace().render();
+        // A link's number stands between the same marks in each event.
+        let number = |line: &str| {
+            let (_, behind) = line.split_once("link: ")?;
+            behind.split([',', ' ']).next().map(str::to_owned)
+        };
+        let of_client = |line: &&str| line.contains("Connected") && line.contains("Downstream");
+        let clients: Vec<_> = trace.lines().filter(of_client).filter_map(number).collect();
+        let written = |line: &&str| line.contains("Wrote") && line.contains("Acceptor");
+        let written = trace.lines().filter(written).filter_map(number);
+        written.filter(|link| clients.contains(link)).count()
+    }
+
     /// Reloads this configuration and waits until the reload is complete.
     pub(crate) async fn reload(&self, text: &str) {
         let previous = self.snapshot();

@@ -291,7 +291,7 @@ impl Dispatch<'_> {
         let unknown = || ConnectFailure::Socket(io::Error::other("it was removed"));
         let endpoint = self.pool.endpoints.get(wait.index);
         let endpoint = endpoint.ok_or_else(|| Unopened::Failed(unknown()))?;
-        if let Some(opening) = worker.http2.join(endpoint, self.name_number()) {
+        if let Some(opening) = worker.http2.join(self.at(wait.index), self.name_number()) {
             return Ok(opening);
         }
         let counted = worker.idle.count();

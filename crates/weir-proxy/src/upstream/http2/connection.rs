@@ -147,9 +147,10 @@ impl SharedConnection {
             self.changed.set(now);
             self.uncount_idle();
         }
+        let sender = RefCell::new(self.sender.borrow().clone());
         self.streams.set(streams + 1);
         self.count(|tally| tally.opened += 1);
-        Some(SharedPlace(Rc::clone(self)))
+        Some(SharedPlace { connection: Rc::clone(self), sender })
     }
 
     /// The number of streams so far.
@@ -252,52 +253,57 @@ pub(super) enum ResetBy {
 }
 
 /// The place of a stream on its connection, from before it begins to its end.
-pub(crate) struct SharedPlace(Rc<SharedConnection>);
+pub(crate) struct SharedPlace {
+    connection: Rc<SharedConnection>,
+    /// Held until the stream begins, which it may do although the connection lets no others begin
+    /// meanwhile.
+    sender: RefCell<Option<SendRequest<Bytes>>>,
+}
 
 impl SharedPlace {
-    /// The sender of a new stream; `None` if the connection ends.
+    /// The sender of the stream; `None` once it has begun.
     pub(super) fn sender(&self) -> Option<SendRequest<Bytes>> {
-        self.0.sender.borrow().clone()
+        self.sender.take()
     }
 
     /// Counts what the stream's reader takes.
     pub(super) fn read_count(&self) -> ReadCount {
-        ReadCount::new(Rc::clone(&self.0.reads))
+        ReadCount::new(Rc::clone(&self.connection.reads))
     }
 
     pub(super) fn scheme(&self) -> &Scheme {
-        &self.0.scheme
+        &self.connection.scheme
     }
 
     /// Notes that the stream was reset: from here, or by the endpoint or the end of its connection.
     /// Of the former, requests leave a connection after [`HTTP2_OWN_RESETS`].
     pub(super) fn note_reset(&self, by: ResetBy) {
-        self.0.count(|tally| tally.reset += 1);
+        self.connection.count(|tally| tally.reset += 1);
         if by == ResetBy::Here {
-            self.0.own_resets.set(self.0.own_resets.get() + 1);
-            if self.0.own_resets.get() >= HTTP2_OWN_RESETS {
-                self.0.leave();
+            self.connection.own_resets.set(self.connection.own_resets.get() + 1);
+            if self.connection.own_resets.get() >= HTTP2_OWN_RESETS {
+                self.connection.leave();
             }
         }
     }
 
     /// Returns true if its connection had streams before.
     pub(super) fn is_reused(&self) -> bool {
-        self.0.begun() > 1
+        self.connection.begun() > 1
     }
 }
 
 impl Drop for SharedPlace {
     fn drop(&mut self) {
-        let left = self.0.streams.get().saturating_sub(1);
-        self.0.streams.set(left);
-        self.0.count(|tally| tally.ended += 1);
+        let left = self.connection.streams.get().saturating_sub(1);
+        self.connection.streams.set(left);
+        self.connection.count(|tally| tally.ended += 1);
         if left == 0 {
-            self.0.add_counts();
-            self.0.changed.set(Instant::now());
-            self.0.count_idle();
-            if self.0.has_grown.get() {
-                self.0.driver.borrow().iter().for_each(Waker::wake_by_ref);
+            self.connection.add_counts();
+            self.connection.changed.set(Instant::now());
+            self.connection.count_idle();
+            if self.connection.has_grown.get() {
+                self.connection.driver.borrow().iter().for_each(Waker::wake_by_ref);
             }
         }
     }

@@ -147,15 +147,13 @@ impl<N: Net> Http2Connections<N> {
 
     /// Joins those that wait for a connection that is being opened, if it is expected to have room
     /// for one more.
-    pub(crate) fn join(
-        &self,
-        endpoint: &UpstreamEndpoint,
-        name: u64,
-    ) -> Option<Rc<Opening<N::Stream>>> {
+    pub(crate) fn join(&self, at: EndpointRef<'_>, name: u64) -> Option<Rc<Opening<N::Stream>>> {
+        let endpoint = at.pool.endpoints.get(at.index)?;
         let endpoints = self.endpoints.borrow();
         let own = endpoints.get(endpoint.number.index())?;
-        let has_room =
-            |one: &&Rc<Opening<N::Stream>>| one.name == name && one.joined.get() < own.expected;
+        let in_all = usize::try_from(at.pool.keepalive.max_requests).unwrap_or(usize::MAX);
+        let room = own.expected.min(in_all);
+        let has_room = |one: &&Rc<Opening<N::Stream>>| one.name == name && one.joined.get() < room;
         let opening = own.opening.iter().find(has_room)?;
         opening.joined.set(opening.joined.get() + 1);
         Some(Rc::clone(opening))
