@@ -41,6 +41,6 @@ pub use network::faults::{Faults, LinkFaults, Tamper};
 pub use network::net::{PendingConnection, SimListener, SimNet};
 pub use network::stream::SimStream;
 pub use network::trace::{LinkEnd, LinkSide, NetworkEvent, Trace};
-pub use plan::{Profile, RunPlan, Scale, SpokenProtocol};
+pub use plan::{CarriedProtocol, Profile, RunPlan, Scale};
 pub use run::{Device, DeviceSite, RunReport, RunningDevice, run_seed, run_seeds, seeds_wanted};
 pub use world::Limits;

@@ -25,7 +25,7 @@ use crate::peers::client;
 use crate::peers::hostile;
 use crate::peers::origin::serve;
 use crate::peers::tcp;
-use crate::plan::{RunPlan, SpokenProtocol};
+use crate::plan::{CarriedProtocol, RunPlan};
 use crate::world::{Limits, World};
 
 /// The environment of a device.
@@ -131,7 +131,7 @@ async fn scenario(plan: Rc<RunPlan>, device: Option<&dyn Device>) -> RunReport {
         .collect();
     for (origin, endpoint) in endpoints.iter().enumerate() {
         let listener = net.bind(PeerAddress::Socket(*endpoint), side);
-        if plan.profile.protocol == SpokenProtocol::Tcp {
+        if plan.profile.protocol == CarriedProtocol::Tcp {
             spawn_local(simulated(tcp::serve(world.clone(), listener, origin)));
         } else {
             spawn_local(simulated(serve(world.clone(), listener, origin)));
@@ -158,7 +158,7 @@ async fn scenario(plan: Rc<RunPlan>, device: Option<&dyn Device>) -> RunReport {
     violations.extend(check(&world, &rules));
     let log = running.as_ref().and_then(|running| running.log());
     violations.extend(log.iter().flat_map(|log| {
-        if plan.profile.protocol == SpokenProtocol::Tcp {
+        if plan.profile.protocol == CarriedProtocol::Tcp {
             check_tcp_log(&world, log)
         } else {
             check_log(&world, log)
@@ -177,7 +177,7 @@ fn start_clients(world: &World, target: &PeerAddress) -> Vec<JoinHandle<()>> {
     let plan = &world.plan;
     let clients = plan.clients.iter().map(|client| {
         let (world, target, client) = (world.clone(), target.clone(), client.clone());
-        if plan.profile.protocol == SpokenProtocol::Tcp {
+        if plan.profile.protocol == CarriedProtocol::Tcp {
             spawn_local(simulated(tcp::run(world, target, client)))
         } else {
             spawn_local(simulated(client::run(world, target, client)))

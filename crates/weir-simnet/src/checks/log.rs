@@ -4,7 +4,7 @@
 use crate::checks::answered_early;
 use crate::ledger::{ClientOutcome, Record, SeenResponse};
 use crate::message::malformed::{self, Wrong};
-use crate::plan::SpokenProtocol;
+use crate::plan::CarriedProtocol;
 use crate::plan::behaviour::Misdeed;
 use crate::world::World;
 
@@ -96,7 +96,7 @@ fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'stati
     if profile.origin_hostile > 0 && spoils.contains(&line.cause.as_str()) {
         return None;
     }
-    if profile.protocol == SpokenProtocol::Http2
+    if profile.protocol == CarriedProtocol::Http2
         && shared_connection_explains(world, record, &line.cause)
     {
         return None;

@@ -38,7 +38,7 @@ impl Default for Scale {
 
 /// The protocol of a run's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SpokenProtocol {
+pub enum CarriedProtocol {
     /// HTTP/1 alone.
     #[default]
     Http1,
@@ -81,7 +81,7 @@ pub struct Profile {
     /// The chance in 1000 that an origin is hostile in a response.
     pub origin_hostile: u32,
     /// What the connections of the run carry.
-    pub protocol: SpokenProtocol,
+    pub protocol: CarriedProtocol,
     /// The chance in 1000 that an end of an HTTP/2 connection leaves, cuts it or refuses streams.
     pub http2_trouble: u32,
     /// The chance in 1000 that a client resets a stream.
@@ -115,7 +115,7 @@ impl Profile {
         chances.iter().any(|chance| *chance > 0)
             || self.origin_idle_close
             // A response that closes its connection is one with a GOAWAY.
-            || (self.protocol == SpokenProtocol::Http2 && (self.http2_trouble > 0 || self.origin_closes > 0))
+            || (self.protocol == CarriedProtocol::Http2 && (self.http2_trouble > 0 || self.origin_closes > 0))
     }
 
     /// Returns true if a client or a link from it may fail.
@@ -146,7 +146,7 @@ impl Profile {
             stop_ms,
             hostile_clients: 0,
             origin_hostile: 0,
-            protocol: SpokenProtocol::Http1,
+            protocol: CarriedProtocol::Http1,
             http2_trouble: 0,
             cancels: 0,
             faults: Faults { accept_fails: maybe(50), ..Faults::default() },
@@ -260,7 +260,7 @@ impl RunPlan {
             .map(|number| HostileClient::draw(random, number, &mut next_id))
             .collect();
         let mut http2_origins = vec![false; origins];
-        if profile.protocol == SpokenProtocol::Http2 {
+        if profile.protocol == CarriedProtocol::Http2 {
             let random = &mut Rng::with_seed(seed ^ 0x5eed_0000_0000_0002);
             let tampered = profile.faults.tamper != Tamper::Nothing;
             http2_origins.fill_with(|| random.u32(0..3) > 0 || tampered);
@@ -271,7 +271,7 @@ impl RunPlan {
                 }
             }
         }
-        if profile.protocol == SpokenProtocol::Tcp {
+        if profile.protocol == CarriedProtocol::Tcp {
             let random = &mut Rng::with_seed(seed ^ 0x5eed_0000_0000_0003);
             let connections = clients.iter_mut().flat_map(|client| &mut client.connections);
             for (connection, id) in connections.zip(1..) {

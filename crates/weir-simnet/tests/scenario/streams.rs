@@ -10,7 +10,7 @@ use weir_balance::Fault;
 use weir_config::Config;
 use weir_config::model::{Http2Mode, Queue, UpstreamHttp};
 use weir_simnet::{
-    Device, DeviceSite, Profile, Rules, RunPlan, RunningDevice, Scale, SpokenProtocol, Tamper,
+    CarriedProtocol, Device, DeviceSite, Profile, Rules, RunPlan, RunningDevice, Scale, Tamper,
     run_seed, run_seeds, seeds_wanted,
 };
 
@@ -78,7 +78,7 @@ fn troubled(seed: u64) -> impl FnOnce(Profile) -> Profile {
         let calm = profile.is_calm();
         let chance = |chance| if calm { 0 } else { chance };
         Profile {
-            protocol: SpokenProtocol::Http2,
+            protocol: CarriedProtocol::Http2,
             http2_trouble: chance(trouble),
             cancels: chance(cancels),
             malformed: 0,
@@ -141,10 +141,10 @@ fn canaries_are_found_among_streams() {
         (Tamper::MiscountWindows, "DATA beyond a stream's window"),
         (Tamper::RefuseProcessed, "law 7: POST"),
     ] {
-        let profile = Profile { protocol: SpokenProtocol::Http2, ..Profile::tampered(tamper) };
+        let profile = Profile { protocol: CarriedProtocol::Http2, ..Profile::tampered(tamper) };
         assert!(finds(&Streams, &profile, expected), "{tamper:?} was not found");
     }
-    let calm = Profile { protocol: SpokenProtocol::Http2, ..Profile::default() };
+    let calm = Profile { protocol: CarriedProtocol::Http2, ..Profile::default() };
     let forgets = CrowdedStreams(Fault::ForgetsPoolQueue);
     assert!(finds(&forgets, &calm, "law 2"), "a forgotten queue is not found");
     assert!(finds(&Unlimited, &calm, "law 3"), "a limit that does not hold is not found");

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use weir_balance::Fault;
 use weir_config::model::{Protocol, Queue};
 use weir_simnet::{
-    Device, DeviceSite, Profile, Rules, RunPlan, RunningDevice, Scale, SpokenProtocol, Tamper,
+    CarriedProtocol, Device, DeviceSite, Profile, Rules, RunPlan, RunningDevice, Scale, Tamper,
     run_seed, run_seeds, seeds_wanted,
 };
 
@@ -44,7 +44,7 @@ impl Device for Bytes {
 
 fn draw(seed: u64) -> RunPlan {
     let scale = Scale { clients: 10, connections: 4, ..Scale::default() };
-    RunPlan::draw_with(seed, scale, |profile| Profile { protocol: SpokenProtocol::Tcp, ..profile })
+    RunPlan::draw_with(seed, scale, |profile| Profile { protocol: CarriedProtocol::Tcp, ..profile })
 }
 
 #[test]
@@ -80,7 +80,7 @@ impl Device for Unlimited {
 #[test]
 fn canaries_are_found_among_connections_of_bytes() {
     let finds = |device: &dyn Device, tamper: Tamper, expected: &str| {
-        let profile = Profile { protocol: SpokenProtocol::Tcp, ..Profile::tampered(tamper) };
+        let profile = Profile { protocol: CarriedProtocol::Tcp, ..Profile::tampered(tamper) };
         let scale = Scale { clients: 8, ..Scale::default() };
         (0..10).any(|seed| {
             let plan = RunPlan::draw_with(seed, scale, |_| profile.clone());

@@ -148,8 +148,7 @@ async fn serve_streams<N: Net>(
     let turn = Rc::new(ReadTurn::new(now));
     let io = MeteredIo::new(Rc::clone(&transport), Rc::clone(&shared), Rc::clone(&turn), early);
     let handshake = settings(&seat.listener).handshake(io);
-    let deadline = now + seat.listener.timeouts.head;
-    let begun = before(&mut timer, deadline, handshake).await;
+    let begun = before(&mut timer, now + seat.listener.timeouts.head, handshake).await;
     worker.residents.set_between(shared.connection.resident, None);
     let (growth, own) = (Arc::clone(&worker.process.window_growth), seat.listener.http2);
     let windows = Windows::new(growth, own.window, own.streams);
@@ -184,12 +183,11 @@ async fn serve_streams<N: Net>(
         }
         Ok(Err(_)) | Err(_) => ConnectionEnd::Closed,
     };
-    let most = match end {
-        ConnectionEnd::Closed if shared.meter.borrow().excess().is_some() => HTTP2_LINGERING_BYTES,
-        ConnectionEnd::Closed => LINGERING_BYTES,
-        ConnectionEnd::AtOnce => return Some(()),
-    };
-    linger(worker, shared.connection.resident, &transport, most).await;
+    if end == ConnectionEnd::Closed {
+        let excess = shared.meter.borrow().excess();
+        let most = excess.map_or(LINGERING_BYTES, |_| HTTP2_LINGERING_BYTES);
+        linger(worker, shared.connection.resident, &transport, most).await;
+    }
     Some(())
 }
 
