@@ -480,7 +480,7 @@ impl<'a> Engine<'a> {
         (self.streams.unit(request) < streams.share).then(|| streams.held.time(seed, request, None))
     }
 
-    /// A stream ends. Its response time was that of its first response.
+    /// A stream ends. Policies that measure whole responses note its whole time.
     fn close(&mut self, token: AttemptToken) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
@@ -553,9 +553,22 @@ impl<'a> Engine<'a> {
             self.present.iter().enumerate().filter_map(at_server).collect();
         for token in lost {
             if let Some(slot) = self.take_slot(token) {
-                self.end(token, RequestEnd::Reset);
+                self.break_off(token);
                 drop(slot);
             }
+        }
+    }
+
+    /// Ends the request whose server went down. A stream that was answered keeps the time of its
+    /// first response.
+    fn break_off(&mut self, token: AttemptToken) {
+        let Some(request) = self.exchange(token).map(|exchange| exchange.request) else { return };
+        let outcome = &mut self.outcomes[request];
+        if outcome.end == RequestEnd::Answered {
+            outcome.end = RequestEnd::Reset;
+            self.leave(token);
+        } else {
+            self.end(token, RequestEnd::Reset);
         }
     }
 

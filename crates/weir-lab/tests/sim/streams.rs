@@ -2,7 +2,7 @@
 
 use weir_lab::sim::{LongStreams, RequestEnd, SimEndpoint, SimLoad, SimPlan, SimQueue, Summary};
 
-use crate::support::{candidate, plan, summary};
+use crate::support::{candidate, outcomes, plan, summary};
 
 /// Requests of which a share are streams of ten seconds on average, at one server.
 fn streams(requests: u64, rate: f64, share: f64, slots: Option<u32>, queue: SimQueue) -> SimPlan {
@@ -62,4 +62,15 @@ fn a_plan_of_streams_says_what_is_wrong_with_it() {
     };
     check(1.5, "exp:1s", "0% to 100%");
     check(0.5, "trace", "--stream-time");
+}
+
+#[test]
+fn a_stream_that_breaks_off_keeps_the_time_of_its_first_response() {
+    let mut plan = streams(2_000, 10.0, 1.0, None, SimQueue::On);
+    plan.outages.push("down:1:100s..110s".parse().unwrap());
+    let outcomes = outcomes(&plan);
+    let broken = outcomes.iter().filter(|outcome| outcome.end == RequestEnd::Reset);
+    let times: Vec<u64> = broken.map(|outcome| outcome.response).collect();
+    assert!(times.len() > 20, "{} streams broke off", times.len());
+    assert!(times.iter().all(|time| *time <= 1_000_000), "{times:?}");
 }

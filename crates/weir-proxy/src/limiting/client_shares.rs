@@ -167,9 +167,12 @@ impl ClientShares {
         self.highest(cap).is_some()
     }
 
-    /// Tells whether a client is the one with a large part of the cap to which a count belongs.
+    /// Tells whether a client gives way where a count is a large part of the cap: it makes up at
+    /// least half of the count. Others in the count may be why it is large.
     pub(crate) fn crowds(&self, client: ClientBucket, count: CrowdedCount, cap: usize) -> bool {
-        client.indices().0 == count.0 && self.is_heavy(client, cap)
+        let in_all = self.first.get(usize::from(count.0));
+        let in_all = in_all.map_or(0, |count| count.load(Ordering::Relaxed) as usize);
+        client.indices().0 == count.0 && is_large(in_all, cap) && 2 * self.count(client) >= in_all
     }
 
     /// Decides the treatment of a newcomer when places are short, at this time of the balancers'
@@ -267,6 +270,18 @@ mod tests {
             shares.note_newcomer(Some(other), 100, 0);
             assert_eq!(shares.settle(Some(HEAVY), 100, 0), Settlement::Refuse);
             assert!(shares.excess(HEAVY, 100, 0) > 0);
+        }
+    }
+
+    #[test]
+    fn a_count_that_others_make_large_has_a_client_that_gives_way() {
+        let other = bucket(7, 90);
+        for (own, others) in [(25, 1), (20, 20), (20, 6)] {
+            let shares = shares(&[(HEAVY, own), (other, others)]);
+            assert_eq!(shares.settle(Some(LIGHT), 100, 0), Settlement::Displace(CrowdedCount(7)));
+            assert!(shares.crowds(HEAVY, CrowdedCount(7), 100), "{own} and {others}");
+            assert_eq!(shares.crowds(other, CrowdedCount(7), 100), own == others);
+            assert!(!shares.crowds(LIGHT, CrowdedCount(7), 100));
         }
     }
 

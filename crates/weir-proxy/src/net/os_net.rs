@@ -482,6 +482,8 @@ impl AsyncWrite for OsStream {
         if let [bytes] = slices {
             return self.poll_write(cx, bytes);
         }
+        // Only a single record is announced to the kernel as one that others follow.
+        self.more = false;
         each!(self, stream => Pin::new(stream).poll_write_vectored(cx, slices))
     }
 
@@ -489,7 +491,8 @@ impl AsyncWrite for OsStream {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.more = false;
         Poll::Ready(Ok(()))
     }
 
@@ -580,6 +583,18 @@ mod tests {
             client.set_nonblocking(true).unwrap();
         }
         panic!("the first bytes never waited");
+    }
+
+    #[tokio::test]
+    async fn an_announced_write_is_the_next_one_only() {
+        let (mut stream, _client) = connected().await;
+        stream.expect_more();
+        let slices = [io::IoSlice::new(b"one"), io::IoSlice::new(b"two")];
+        assert_eq!(stream.write_vectored(&slices).await.unwrap(), 6);
+        assert!(!stream.more, "several slices");
+        stream.expect_more();
+        stream.flush().await.unwrap();
+        assert!(!stream.more, "a flush");
     }
 
     #[tokio::test]

@@ -202,7 +202,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
             read => left = left.saturating_sub(read),
         }
         let state = process(stream, tls).await?;
-        if !tls.is_handshaking() && state.plaintext_bytes_to_read() > 0 {
+        if !tls.is_handshaking() && tls.wants_write() && state.plaintext_bytes_to_read() > 0 {
             follows(stream);
         }
     }

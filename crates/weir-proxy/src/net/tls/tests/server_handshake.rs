@@ -319,6 +319,25 @@ impl AsyncWrite for Announcing {
 }
 
 #[tokio::test]
+async fn nothing_is_announced_where_the_handshake_ends_with_the_client() {
+    // In a resumed handshake of TLS 1.2 the client's message is the last one.
+    let (authority, server) = configured(&ONLY_12);
+    let client = Arc::new(authority.client());
+    for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let (near, pipe) = duplex(WIDE);
+        let announced = Arc::<AtomicUsize>::default();
+        let name = ServerName::try_from("a.example").unwrap();
+        let tls = ClientConnection::new(Arc::clone(&client), name).unwrap();
+        let end = Announcing { pipe, announced: Arc::clone(&announced) };
+        let client = run(tls, near, (WIDE, &|_, wire| wire));
+        let (_, served) = tokio::join!(client, accept_or_text(&server, end));
+        let Ok(TlsStart::Tls(served)) = served else { panic!("no handshake") };
+        assert_eq!(served.get_ref().1.handshake_kind(), Some(kind));
+        assert_eq!(announced.load(Ordering::Relaxed), 0, "{kind:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_last_write_waits_for_the_answer_to_a_request_that_came_with_the_handshake() {
     // With TLS 1.2 the server's last message comes after the client's, and its request after both.
     for (settings, whole) in [(ONLY_12, 0), (ONLY_13, 1)] {
