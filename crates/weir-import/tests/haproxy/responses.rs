@@ -10,7 +10,7 @@ fn denials_of_responses_under_too_many_conditions_let_nothing_pass() {
     assert!(word == "refused" && reason.ends_with("they get 503"), "{word} {reason}");
     let native = imported.native().replace('"', "");
     assert!(!native.contains("-> b"), "{native}");
-    // Changes of headers alone keep nobody away.
+    // Changes of headers alone refuse no request.
     let set = |n| format!("http-response set-header X-A {n} if {{ src 10.0.0.{n} }}\n");
     let imported = proxies(&(1..8).map(set).collect::<String>(), "");
     let (word, reason) = outcome(&imported.coverage, "default_backend");

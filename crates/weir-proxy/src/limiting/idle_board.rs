@@ -145,19 +145,19 @@ impl IdleBoard {
 /// An order to end `count` requests, handshakes and lingering closes of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrowdOrder {
-    pub(crate) client: CrowdedCount,
+    pub(crate) crowded: CrowdedCount,
     pub(crate) count: u32,
 }
 
 impl CrowdOrder {
     fn pack(self) -> u64 {
-        u64::from(self.count) << 16 | u64::from(self.client.0)
+        u64::from(self.count) << 16 | u64::from(self.crowded.0)
     }
 
     /// Returns `None` if there is no order.
     fn unpack(order: u64) -> Option<Self> {
         let count = (order >> 16) as u32;
-        (count > 0).then_some(Self { client: CrowdedCount(order as u16), count })
+        (count > 0).then_some(Self { crowded: CrowdedCount(order as u16), count })
     }
 }
 
@@ -229,8 +229,8 @@ impl IdleSignals {
 
     /// Orders `count` requests, handshakes and lingering closes of a client to be ended now, and
     /// one connection of a client with more than its share to be closed as soon as it is idle.
-    pub(crate) fn order_of_client(&self, board: &IdleBoard, client: CrowdedCount, count: usize) {
-        board.order_of_client(CrowdOrder { client, count: count as u32 });
+    pub(crate) fn order_of_client(&self, board: &IdleBoard, crowded: CrowdedCount, count: usize) {
+        board.order_of_client(CrowdOrder { crowded, count: count as u32 });
         board.wanted_excessive.fetch_max(1, Ordering::SeqCst);
         self.calls.iter().for_each(Notify::notify_one);
     }

@@ -47,7 +47,7 @@ impl<N: Net> Worker<N> {
     /// one listener or at all; returns the number that it ended.
     pub(crate) fn give_up_of_client(
         &self,
-        client: CrowdedCount,
+        crowded: CrowdedCount,
         room: &Room,
         gate: Option<&Arc<Gate>>,
         count: usize,
@@ -59,7 +59,7 @@ impl<N: Net> Worker<N> {
         all.extend(self.sessions.running().map(|(at, key, session)| (at, key, Some(session))));
         all.retain(|(_, key, _)| {
             let own = self.residents.client(*key);
-            own.is_some_and(|own| shares.crowds(own, client, cap))
+            own.is_some_and(|own| shares.crowds(own, crowded, cap))
                 && gate.is_none_or(|gate| self.residents.is_at(*key, gate))
         });
         if all.len() > count {

@@ -102,11 +102,11 @@ impl<N: Net> Worker<N> {
 
     /// Ends requests of a client as ordered. The rest of the order is left to other workers.
     fn give_up_crowd(&self, board: &IdleBoard, room: &Room, gate: Option<&Arc<Gate>>) {
-        let Some(CrowdOrder { client, count }) = board.take_crowd_order(room) else { return };
-        let given_up = self.give_up_of_client(client, room, gate, count as usize);
+        let Some(CrowdOrder { crowded, count }) = board.take_crowd_order(room) else { return };
+        let given_up = self.give_up_of_client(crowded, room, gate, count as usize);
         self.process.given_up_at_cap.fetch_add(given_up as u64, Ordering::Relaxed);
         let count = count.saturating_sub(given_up as u32);
-        board.order_of_client(CrowdOrder { client, count });
+        board.order_of_client(CrowdOrder { crowded, count });
     }
 
     fn gate_of_line(&self, number: usize) -> Option<Arc<Gate>> {

@@ -1,5 +1,5 @@
-//! Header compression (RFC 7541) for the simulation: a strict decoder with the dynamic table, and an
-//! encoder that compresses nothing. It shares no code with the product.
+//! Header compression (RFC 7541) for the simulation: a strict decoder with the dynamic table, and
+//! an encoder that compresses nothing. It shares no code with the product.
 
 use std::collections::VecDeque;
 

@@ -80,7 +80,7 @@ pub struct Profile {
     pub hostile_clients: usize,
     /// The chance in 1000 that an origin is hostile in a response.
     pub origin_hostile: u32,
-    /// What the connections of the run carry.
+    /// The protocol that the run's connections carry.
     pub protocol: CarriedProtocol,
     /// The chance in 1000 that an end of an HTTP/2 connection leaves, cuts it or refuses streams.
     pub http2_trouble: u32,

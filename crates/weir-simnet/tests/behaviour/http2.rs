@@ -777,3 +777,43 @@ fn an_offer_of_h2c_is_neither_taken_nor_passed_on() {
         });
     }
 }
+
+/// `docs/http2.md` names these among the decisions of the library.
+#[test]
+fn the_library_decides_some_things_by_itself() {
+    // Trailers on a stream that was refused.
+    play(&http2("streams=1;").replace("on; streams", "on streams"), async |world| {
+        let _silent = world.origin(1);
+        let mut client = Http2Peer::connect(world).await;
+        client.get(1).await;
+        client.request(3, &POST, 0).await;
+        client.request(3, &[("x-trailer", "1")], END_STREAM).await;
+        assert_eq!(client.goaway().await.code(), PROTOCOL_ERROR);
+        world.log().await;
+    });
+    // A pseudo-header among trailers, and a header of connections in the first part of a head.
+    play(&http2(""), async |world| {
+        let origin = world.origin(1);
+        let mut client = Http2Peer::connect(world).await;
+        client.request(1, &POST, 0).await;
+        client.request(1, &[(":path", "/x"), ("x-trailer", "1")], END_STREAM).await;
+        let mut upstream = origin.accept().await;
+        let trailers = format!("{:?}", upstream.message().await);
+        assert!(trailers.contains("x-trailer") && !trailers.contains("/x"), "{trailers}");
+        upstream.send(OK).await;
+        assert_eq!(client.response(1).await.0, 200);
+        world.log().await;
+    });
+    // A header of connections in a head that is cut: behind the cut it ends its stream alone.
+    let cut = [("connection", "x-second", GOAWAY), ("x-first", "connection", RST_STREAM)];
+    for (first, second, kind) in cut {
+        play(&http2(""), async |world| {
+            let mut client = Http2Peer::connect(world).await;
+            let begun = [&GET[..], &[(first, "close")]].concat();
+            client.send(HEADERS, END_STREAM, 1, &block(&begun)).await;
+            client.send(CONTINUATION, END_HEADERS, 1, &block(&[(second, "close")])).await;
+            let answer = client.frame().await;
+            assert_eq!((answer.kind, answer.code()), (kind, PROTOCOL_ERROR), "{first} {second}");
+        });
+    }
+}

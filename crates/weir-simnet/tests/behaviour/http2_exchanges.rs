@@ -333,7 +333,7 @@ fn an_unknown_protocol_over_connect_gets_501_and_a_refused_websocket_no_2xx() {
 
 #[test]
 fn frames_of_a_turn_leave_together_within_tls() {
-    // What is written or read at once is not cut.
+    // Writes and reads are not cut.
     let wide = LinkFaults {
         transfer: 1 << 40..=1 << 40,
         window: 1 << 20..=1 << 20,

@@ -204,6 +204,19 @@ fn draw(seed: u64) -> RunPlan {
     RunPlan::draw(seed, Scale::default())
 }
 
+/// Returns true if one of the first seeds breaks a law, in words that contain `expected`.
+fn breaks_a_law(
+    device: &dyn Device,
+    seeds: u64,
+    plan: impl Fn(u64) -> RunPlan,
+    expected: &str,
+) -> bool {
+    (0..seeds).any(|seed| {
+        let violations = run_seed(&plan(seed), Some(device)).violations;
+        violations.iter().any(|violation| violation.contains(expected))
+    })
+}
+
 #[test]
 fn laws_hold_for_every_seed() {
     let reports = run_seeds(&seeds_wanted(200), REPLAY, Some(&Weir), &draw);
@@ -264,13 +277,9 @@ fn canaries_are_found_through_the_proxy() {
         (Tamper::SwallowResponses, "no response and no cause"),
         (Tamper::RepeatRequest, "law 7: POST"),
     ] {
-        let found = (0..10).any(|seed| {
-            let plan = RunPlan::draw_with(seed, Scale::default(), |_| Profile::tampered(tamper));
-            run_seed(&plan, Some(&Weir))
-                .violations
-                .iter()
-                .any(|violation| violation.contains(expected))
-        });
+        let tampered =
+            |seed| RunPlan::draw_with(seed, Scale::default(), |_| Profile::tampered(tamper));
+        let found = breaks_a_law(&Weir, 10, tampered, expected);
         assert!(found, "{tamper:?} was not found");
     }
 }
@@ -280,12 +289,7 @@ fn canaries_are_found_through_the_proxy() {
 #[test]
 fn canaries_of_the_queue_are_found() {
     let calm = |seed| RunPlan::draw_with(seed, Scale::default(), |_| Profile::default());
-    let finds = |device: &dyn Device, expected: &str| {
-        (0..20).any(|seed| {
-            let violations = run_seed(&calm(seed), Some(device)).violations;
-            violations.iter().any(|violation| violation.contains(expected))
-        })
-    };
+    let finds = |device: &dyn Device, expected| breaks_a_law(device, 20, calm, expected);
     assert!(finds(&Faulty(Fault::ForgetsPoolQueue), "law 2"), "a forgotten queue is not found");
     assert!(finds(&Unlimited, "law 3"), "a limit that does not hold is not found");
     assert!(!finds(&Faulty(Fault::None), "law"), "without the fault no law is broken");

@@ -9,10 +9,10 @@ use weir_balance::Fault;
 use weir_config::model::{Protocol, Queue};
 use weir_simnet::{
     CarriedProtocol, Device, DeviceSite, Profile, Rules, RunPlan, RunningDevice, Scale, Tamper,
-    run_seed, run_seeds, seeds_wanted,
+    run_seeds, seeds_wanted,
 };
 
-use crate::weir;
+use crate::{breaks_a_law, weir};
 
 /// The data plane with a `tcp` listener.
 struct Bytes(Fault);
@@ -82,11 +82,8 @@ fn canaries_are_found_among_connections_of_bytes() {
     let finds = |device: &dyn Device, tamper: Tamper, expected: &str| {
         let profile = Profile { protocol: CarriedProtocol::Tcp, ..Profile::tampered(tamper) };
         let scale = Scale { clients: 8, ..Scale::default() };
-        (0..10).any(|seed| {
-            let plan = RunPlan::draw_with(seed, scale, |_| profile.clone());
-            let violations = run_seed(&plan, Some(device)).violations;
-            violations.iter().any(|violation| violation.contains(expected))
-        })
+        let plan = |seed| RunPlan::draw_with(seed, scale, |_| profile.clone());
+        breaks_a_law(device, 10, plan, expected)
     };
     let sound = Bytes(Fault::None);
     assert!(finds(&sound, Tamper::FlipRequestByte, "is wrong"), "a changed byte is not found");

@@ -1,6 +1,6 @@
-//! The first frames of an HTTP/2 connection. `h2` sends its settings before it looks at the client's
-//! preface; if that has come already, they wait for the answer to it, so that both leave in one
-//! write, and within TLS in one record.
+//! The first frames of an HTTP/2 connection. `h2` sends its settings before it looks at the
+//! client's preface; if that has come already, they wait for the answer to it, so that both leave
+//! in one write, and within TLS in one record.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(super) struct FirstFrames {
 enum FirstFlush {
     /// The preface has come, and nothing was flushed yet.
     Awaited,
-    /// What is held goes with the next flush.
+    /// Held bytes go with the next flush.
     Over,
 }
 

@@ -38,7 +38,8 @@ pub(crate) struct MeteredIo<N: Net> {
 pub(crate) struct ReadTurn {
     now: Cell<Instant>,
     left: Cell<usize>,
-    /// The bytes within TLS that were not sent yet; `None` between turns, when all are sent at once.
+    /// The bytes within TLS that were not sent yet; `None` between turns, when all are sent at
+    /// once.
     joined: Cell<Option<usize>>,
 }
 
@@ -80,8 +81,8 @@ impl<N: Net> MeteredIo<N> {
         Some(kept)
     }
 
-    /// Encrypts bytes that leave with others of this turn; returns their number. `None` if they have
-    /// to be written: without TLS, or outside of a turn.
+    /// Encrypts bytes that leave with others of this turn; returns their number. `None` if they
+    /// have to be written: without TLS, or outside of a turn.
     fn poll_join(
         &mut self,
         context: &mut Context<'_>,

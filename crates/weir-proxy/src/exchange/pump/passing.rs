@@ -10,8 +10,8 @@ use crate::net::buffers::Buffers;
 use crate::time::turns::{ByteTurn, end_turn};
 
 impl Pump {
-    /// Returns true if the next bytes of the source go to the sink as they are, and no others before
-    /// them.
+    /// Returns true if the next bytes of the source go to the sink as they are, and no others
+    /// before them.
     #[inline]
     pub(super) fn passes(&self) -> bool {
         matches!(self.decoder, Decoder::UntilClose)

@@ -45,8 +45,8 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     answer(config, stream, hello, progress, |_| {}).await
 }
 
-/// Does the same, but a client that begins with text gets no alert, and the ticket of one whose first
-/// request came with the end of its handshake waits for what it gets next.
+/// Does the same, but a client that begins with text gets no alert, and the ticket of one whose
+/// first request came with the end of its handshake waits for what it gets next.
 ///
 /// # Errors
 /// As [`accept`].

@@ -1,5 +1,5 @@
-//! Origins that speak HTTP/2, with prior knowledge: each stream is served as its [`Behaviour`] says.
-//! They refuse streams, reset them in the middle, leave, and drop the connection as planned.
+//! Origins that speak HTTP/2, with prior knowledge: each stream is served as its [`Behaviour`]
+//! says. They refuse streams, reset them in the middle, leave, and drop the connection as planned.
 
 use std::cell::Cell;
 use std::rc::Rc;

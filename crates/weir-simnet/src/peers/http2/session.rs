@@ -733,7 +733,7 @@ impl SessionState {
     fn take_goaway(&mut self, frame: &WireFrame) {
         let (last, code) = (frame.number(0), frame.number(4));
         self.world.net.note(NetworkEvent::LeaveHeard { last, code });
-        // What was late on a link that stalled may be told to end.
+        // A peer that is late because its link stalled may be told to end.
         let is_faulted = self.link.as_ref().is_some_and(LinkWatch::faulted);
         if code != NO_ERROR && !self.accusable && !is_faulted {
             let text = String::from_utf8_lossy(frame.payload.get(8..).unwrap_or_default());

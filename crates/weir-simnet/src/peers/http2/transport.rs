@@ -29,7 +29,7 @@ pub(super) async fn carry(session: &PeerSession, transport: PeerTransport) {
         tokio::select! {
             biased;
             broken = &mut reading => break broken,
-            // What was received before a reset is still read.
+            // Bytes that came before a reset are still read.
             () = &mut writing, if open => open = false,
         }
     };
